@@ -5,12 +5,9 @@
 //
 // Open the printed address in a browser on this machine. The Check URL belongs to the fake, whose
 // certificate browsers do not trust. Your browser warns you once; continue to 127.0.0.1. There is
-// no such warning with the real service. Safari does not store Secure cookies for http://127.0.0.1;
-// other browsers do.
+// no such warning with the real service.
 //
-// Copy the package internal/signin. This file runs it in one process. Several processes must share
-// a replay store, such as package replaystore/redis, in signature.VerifierOptions, and a session
-// store in package signin.
+// Copy the package internal/signin. This file runs it in one process, with a store in memory.
 package main
 
 import (
@@ -26,10 +23,9 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/idverify/idverify-go"
+	"github.com/idverify/idverify-go/checkflow"
 	"github.com/idverify/idverify-go/examples/passwordless/internal/signin"
 	"github.com/idverify/idverify-go/sandboxfake"
-	"github.com/idverify/idverify-go/signature"
 )
 
 func main() {
@@ -57,22 +53,21 @@ func run(ctx context.Context, listener net.Listener, log *slog.Logger) error {
 		return err
 	}
 	defer service.Close()
-	client := service.Client(idverify.WithVersions(idverify.Versions{PhoneCheck: "v0.2"}))
-	verifier, err := newVerifier(client, service)
+	handler, err := signin.New(signin.Config{
+		Config: checkflow.Config{
+			Client:   service.Client(),
+			Verifier: service.Verifier([]string{"127.0.0.1:*"}, nil), // in production the host of BaseURL
+			Store:    checkflow.NewMemoryStore(0),
+			Allow:    func(*http.Request, string) error { return nil }, // in production, limit checks: each one costs money
+			Logger:   log,
+		},
+		BaseURL: "http://" + listener.Addr().String(),
+		Demo:    true,
+	})
 	if err != nil {
 		return err
 	}
-
-	server := &http.Server{
-		Handler: signin.New(signin.Config{
-			Client:   client,
-			Verifier: verifier,
-			BaseURL:  "http://" + listener.Addr().String(),
-			Log:      log,
-			Demo:     true,
-		}),
-		ReadHeaderTimeout: 5 * time.Second,
-	}
+	server := &http.Server{Handler: handler, ReadHeaderTimeout: 5 * time.Second}
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(listener) }()
 	select {
@@ -90,17 +85,4 @@ func run(ctx context.Context, listener net.Listener, log *slog.Logger) error {
 		return nil
 	}
 	return err
-}
-
-// newVerifier returns a verifier that accepts each message once.
-func newVerifier(client *idverify.Client, service *sandboxfake.Server) (*signature.Verifier, error) {
-	keys, err := client.NewJWKS(nil)
-	if err != nil {
-		return nil, err
-	}
-	hosts := []string{"127.0.0.1:*"} // in production the host of BaseURL
-	return signature.NewVerifier(keys, hosts, &signature.VerifierOptions{
-		Replay: signature.NewMemoryReplayStore(0), // several processes must share their store
-		Now:    service.Now,
-	})
 }

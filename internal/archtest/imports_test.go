@@ -52,8 +52,8 @@ var importRules = []importRule{
 	{pkg: "receivertest", local: "internal/attack"},
 	{pkg: "conformance", local: ". receivertest"},
 	{pkg: "cmd/idverify", local: "internal/atomicfile signature . sandboxfake receivertest", external: "golang.org/x/term"},
-	{pkg: "examples/passwordless", local: "signature . sandboxfake examples/passwordless/internal/signin"},
-	{pkg: "examples/passwordless/internal/signin", local: "signature ."},
+	{pkg: "examples/passwordless", local: "checkflow sandboxfake examples/passwordless/internal/signin"},
+	{pkg: "examples/passwordless/internal/signin", local: ". checkflow"},
 	{pkg: "examples/*", local: "signature . checkflow sandboxfake"},
 }
 

@@ -1,10 +1,8 @@
 package browsertest
 
 import (
-	"log/slog"
 	"net/http"
 	"net/http/httptest"
-	"strings"
 	"testing"
 	"time"
 
@@ -12,41 +10,30 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 
-	"github.com/idverify/idverify-go"
+	"github.com/idverify/idverify-go/checkflow"
 	"github.com/idverify/idverify-go/examples/passwordless/internal/signin"
 	"github.com/idverify/idverify-go/sandboxfake"
-	"github.com/idverify/idverify-go/signature"
 )
 
 func TestSignIn_Results(t *testing.T) {
 	browser := newBrowser(t)
-	for _, row := range []struct {
-		name   string
-		number string
-		open   bool // open the Check URL
-		want   string
-	}{
-		{"verified", "+44 7700 900 012", true, "Verified"},
-		{"not-verified", "+44 7700 900 013", true, "Not verified"},
-		{"error", "+44 7700 900 099", true, "No result"},
-		{"expired", "+44 7700 900 012", false, "Time is up"},
+	for _, row := range []struct{ name, number, want, path string }{
+		{"verified", "+44 7700 900 012", "Verified", "/"},
+		{"not-verified", "+44 7700 900 013", "Not verified", "/?reason=no_match"},
+		{"error", "+44 7700 900 099", "No result", "/?reason=ended"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			s := newShop(t)
 			p := newPhone(t, browser)
 			p.begin(s.url, row.number)
 
-			if row.open {
-				p.followButton()
-			} else if err := s.service.Advance(t.Context(), 3*time.Minute); err != nil {
-				t.Fatal(err)
-			}
+			p.followButton()
 
 			p.waitFor(row.want)
 			p.screenshot(row.name)
 			p.checkAccessible()
-			if url := evaluate[string](p, `location.href`); url != s.url+"/check" {
-				t.Errorf("URL = %s, want the one without the code", url)
+			if url := evaluate[string](p, `location.href`); url != s.url+row.path {
+				t.Errorf("URL = %s, want %s without the code", url, row.path)
 			}
 		})
 	}
@@ -70,42 +57,34 @@ func TestSignIn_RejectsOtherSessionsRedirect(t *testing.T) {
 	if n := s.calls("phone_check.complete"); n != 0 {
 		t.Errorf("%d code exchanges, want 0", n)
 	}
-	attacker.open(s.url + "/check")
-	attacker.waitFor("One more step")
-	victim.waitFor("Opened in another browser") // the page updates automatically
-	victim.screenshot("ended")
-	victim.checkAccessible()
 	victim.open(redirect)
 	victim.waitFor("Opened in another browser")
+	victim.screenshot("ended")
+	victim.checkAccessible()
 	victim.begin(s.url, "+44 7700 900 012")
 	victim.followButton()
 	victim.waitFor("Verified")
 }
 
-func TestCheckPage_UpdatesWithoutReload(t *testing.T) {
+// A person who is signed in reloads, and opens the redirect URL again.
+func TestSignIn_BackAndReload(t *testing.T) {
 	browser := newBrowser(t)
 	s := newShop(t)
 	p := newPhone(t, browser)
 	p.begin(s.url, "+44 7700 900 012")
-	p.do(chromedp.Focus(chromedp.CSS("a.button")))
-	evaluate[bool](p, `window.sameDocument = true`)
+	redirect := s.redirectOf(t, evaluate[string](p, `document.querySelector("a.button").href`))
+	p.open(redirect)
+	p.waitFor("Verified")
 
-	if err := s.service.Advance(t.Context(), 3*time.Minute); err != nil {
-		t.Fatal(err)
-	}
-	p.waitFor("Time is up")
+	p.do(chromedp.Reload())
+	p.waitFor("Verified")
+	p.open(redirect)
+	p.waitFor("Verified")
+	p.open(s.url)
+	p.waitFor("Verified")
 
-	if !evaluate[bool](p, `window.sameDocument === true`) {
-		t.Error("the page was reloaded: a screen reader starts again at the top")
-	}
-	if got := evaluate[string](p, `document.querySelector("h1").closest("[aria-live]").ariaLive`); got != "polite" {
-		t.Errorf("aria-live of the heading = %q, want polite: screen readers do not announce the change", got)
-	}
-	if got := evaluate[string](p, `document.activeElement.tagName`); got != "H1" {
-		t.Errorf("focused element = %s, want H1: the focused button is gone", got)
-	}
-	if got := evaluate[string](p, `document.title`); !strings.HasPrefix(got, "Time is up") {
-		t.Errorf("window title = %q, want the heading of the page", got)
+	if n := s.calls("phone_check.complete"); n != 1 {
+		t.Errorf("%d code exchanges, want 1", n)
 	}
 }
 
@@ -156,25 +135,20 @@ func newShop(t *testing.T) *shop {
 	service := sandboxfake.New(t, sandboxfake.WithFrozenClock(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)))
 	server := httptest.NewUnstartedServer(nil)
 	s := &shop{service: service, url: "http://" + server.Listener.Addr().String()}
-	client := service.Client(idverify.WithVersions(idverify.Versions{PhoneCheck: "v0.2"}))
-	keys, err := client.NewJWKS(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	verifier, err := signature.NewVerifier(keys, []string{"127.0.0.1:*"}, &signature.VerifierOptions{
-		Now:    service.Now,
-		Replay: signature.NewMemoryReplayStore(0),
+	handler, err := signin.New(signin.Config{
+		Config: checkflow.Config{
+			Client:   service.Client(),
+			Verifier: service.Verifier([]string{"127.0.0.1:*"}, nil),
+			Store:    checkflow.NewMemoryStore(0),
+			Allow:    func(*http.Request, string) error { return nil },
+		},
+		BaseURL: s.url,
+		Demo:    true,
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	server.Config.Handler = signin.New(signin.Config{
-		Client:   client,
-		Verifier: verifier,
-		BaseURL:  s.url,
-		Log:      slog.New(slog.DiscardHandler),
-		Demo:     true,
-	})
+	server.Config.Handler = handler
 	server.Start()
 	t.Cleanup(server.Close)
 	return s

@@ -1,156 +1,107 @@
 package signin_test
 
 import (
+	"bytes"
+	"html"
+	"io"
+	"log/slog"
 	"net/http"
+	"net/url"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/idverify/idverify-go"
+	"github.com/idverify/idverify-go/checkflow"
+	"github.com/idverify/idverify-go/examples/passwordless/internal/signin"
+	"github.com/idverify/idverify-go/internal/synctest"
 	"github.com/idverify/idverify-go/sandboxfake"
 )
 
-func TestCheckPage_Results(t *testing.T) {
+func TestSignIn_Results(t *testing.T) {
 	t.Parallel()
-	for _, row := range []struct {
-		name   string
-		number string
-		open   bool // open the Check URL
-		want   string
-	}{
-		{"match", "+44 7700 900-012", true, "Verified"},
-		{"no match", "+44 7700 900-013", true, "Not verified"},
-		{"no result", "+44 7700 900-099", true, "No result"},
-		{"Check URL not opened", "+44 7700 900-012", false, "Time is up"},
+	for _, row := range []struct{ name, number, want, home string }{
+		{"match", "+44 7700 900-012", "Verified", "Verified"},
+		{"no match", "+44 7700 900-013", "Not verified", form},
+		{"no result", "+44 7700 900-099", "No result", form},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
 			s := newShop(t)
 			b := s.browser(t)
-			checkURL := b.begin(row.number)
 
-			if row.open {
-				b.open(checkURL)
-			} else if err := s.service.Advance(t.Context(), 3*time.Minute); err != nil {
-				t.Fatal(err)
+			got := b.get(b.start(row.number))
+
+			if got.title != row.want || got.status != http.StatusOK || strings.Contains(got.url, "code=") {
+				t.Errorf("page = %q at %s, status %d, want %q at an URL without the code", got.title, got.url, got.status, row.want)
 			}
-
-			if got := b.open(s.url + "/check"); got.title != row.want || got.status != http.StatusOK {
-				t.Errorf("page = %q, status %d, want %q", got.title, got.status, row.want)
+			if home := b.get(s.url); home.title != row.home {
+				t.Errorf("home page = %q, want %q", home.title, row.home)
 			}
 		})
 	}
 }
 
-func TestRedirect_ExchangesCodeOnce(t *testing.T) {
+// The attacker starts with the victim's number and sends the Check URL to the victim.
+func TestSignIn_OtherBrowser(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	victim, attacker := s.browser(t), s.browser(t)
+	redirect := victim.redirectOf(attacker.start("+44 7700 900-012"))
+
+	warned := victim.get(redirect)
+	got := attacker.get(redirect)
+
+	if warned.title != "Started in another browser" {
+		t.Errorf("page of the victim = %q, want Started in another browser", warned.title)
+	}
+	if got.title != "Opened in another browser" || attacker.get(s.url).title != form {
+		t.Errorf("page of the attacker = %q, want Opened in another browser: the attacker is signed in as the victim", got.title)
+	}
+}
+
+func TestSignIn_Reload(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	b := s.browser(t)
-	redirect := b.redirectOf(b.begin("+44 7700 900-012"))
+	redirect := b.redirectOf(b.start("+44 7700 900-012"))
+	b.get(redirect)
 
-	var opened sync.WaitGroup
-	for range 10 {
-		opened.Go(func() { b.open(redirect) })
-	}
-	opened.Wait()
-
-	if n := s.calls("phone_check.complete"); n != 1 {
-		t.Errorf("%d code exchanges, want 1: a code works once", n)
-	}
-	if got := b.open(redirect); got.title != "Verified" {
+	if got := b.get(redirect); got.title != "Verified" {
 		t.Errorf("page = %q, want Verified", got.title)
 	}
-}
-
-func TestRedirect_RejectsForgedRedirect(t *testing.T) {
-	t.Parallel()
-	s := newShop(t)
-	b := s.browser(t)
-	s.service.Inject(sandboxfake.Match{Operation: "phone_check.open"}, sandboxfake.Fault{WrongKey: true})
-	checkURL := b.begin("+44 7700 900-012")
-
-	got := b.open(checkURL)
-
-	if got.title != "This link cannot be used" || got.status != http.StatusBadRequest {
-		t.Errorf("page = %q, status %d, want This link cannot be used, status 400", got.title, got.status)
-	}
-	if n := s.calls("phone_check.complete"); n != 0 {
-		t.Errorf("the code of a forged redirect was exchanged %d times", n)
+	if got := s.browser(t).get(redirect); got.title != "Time is up" {
+		t.Errorf("page of another browser = %q, want Time is up", got.title)
 	}
 }
 
-func TestRedirect_KeySetUnavailable(t *testing.T) {
+func TestSignIn_SessionExpires(t *testing.T) {
 	t.Parallel()
-	s := newShop(t)
-	b := s.browser(t)
-	redirect := b.redirectOf(b.begin("+44 7700 900-012"))
-	s.service.Inject(sandboxfake.Match{Operation: "jwks.get"}, sandboxfake.Fault{Status: 503})
+	synctest.Test(t, func(t *testing.T) {
+		s := newShopOf(t)
+		b := s.browser(t)
+		b.get(b.start("+44 7700 900-012"))
+		token := b.client.Jar.Cookies(&url.URL{Scheme: "https", Host: host})
+		b.client.Jar.SetCookies(&url.URL{Scheme: "https", Host: host}, token) // they do not expire
 
-	first := b.open(redirect)
+		time.Sleep(15*time.Minute - time.Nanosecond)
+		before := b.get(s.url)
+		time.Sleep(time.Nanosecond)
 
-	if first.title != "Please try again later" || first.status != http.StatusServiceUnavailable {
-		t.Errorf("page = %q, status %d, want Please try again later, status 503", first.title, first.status)
-	}
-}
-
-func TestRedirect_ExchangeNotConfirmed(t *testing.T) {
-	t.Parallel()
-	s := newShop(t)
-	b := s.browser(t)
-	s.service.Inject(sandboxfake.Match{Operation: "phone_check.complete"}, sandboxfake.Fault{Drop: true})
-	s.service.Inject(sandboxfake.Match{Operation: sandboxfake.OperationCallback, Repeat: true}, sandboxfake.Fault{Status: 400})
-
-	got := b.open(b.begin("+44 7700 900-012"))
-
-	if got.title != "Verified" {
-		t.Errorf("page = %q, want Verified: the check of this session is COMPLETED", got.title)
-	}
-}
-
-func TestRedirect_ExchangeResponseLost(t *testing.T) {
-	t.Parallel()
-	s := newShop(t)
-	b := s.browser(t)
-	s.service.Inject(sandboxfake.Match{Operation: "phone_check.complete"}, sandboxfake.Fault{Drop: true})
-	s.service.Inject(sandboxfake.Match{Operation: "phone_check.get"}, sandboxfake.Fault{Status: 403})
-
-	b.open(b.begin("+44 7700 900-012"))
-	if err := s.service.Idle(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-
-	if got := b.open(s.url + "/check"); got.title != "Verified" {
-		t.Errorf("page = %q, want Verified: the callback contains the result", got.title)
-	}
-}
-
-func TestRedirect_ExchangeFails(t *testing.T) {
-	t.Parallel()
-	s := newShop(t)
-	b := s.browser(t)
-	s.service.Inject(sandboxfake.Match{Operation: "phone_check.complete"}, sandboxfake.Fault{Status: 503})
-	s.service.Inject(sandboxfake.Match{Operation: "phone_check.get"}, sandboxfake.Fault{Status: 404, Code: "check_not_found"})
-
-	waiting := b.open(b.begin("+44 7700 900-012"))
-	if err := s.service.Advance(t.Context(), 3*time.Minute); err != nil {
-		t.Fatal(err)
-	}
-
-	if waiting.title != "Just a moment" {
-		t.Errorf("page = %q, want Just a moment", waiting.title)
-	}
-	if got := b.open(s.url + "/check"); got.title != "Time is up" {
-		t.Errorf("page after the callback = %q, want Time is up", got.title)
-	}
+		if after := b.get(s.url); before.title != "Verified" || after.title != form {
+			t.Errorf("pages = %q, then %q, want Verified until the session expires", before.title, after.title)
+		}
+	})
 }
 
 func TestForm_InvalidNumber(t *testing.T) {
 	t.Parallel()
 	for _, number := range []string{"", "07700 900012", "call me", `"><script>alert(1)</script>`, strings.Repeat("4", 5000)} {
 		s := newShop(t)
-		b := s.browser(t)
 
-		got := b.post(number)
+		got := s.browser(t).post(number, nil)
 
 		if got.status != http.StatusUnprocessableEntity || !strings.Contains(got.body, `role="alert"`) {
 			t.Errorf("%.20q: status = %d, want 422 and the form with an error message", number, got.status)
@@ -158,70 +109,34 @@ func TestForm_InvalidNumber(t *testing.T) {
 		if strings.Contains(got.body, "<script>") {
 			t.Errorf("%.20q: the page contains the unescaped input", number)
 		}
-		if n := s.calls("phone_check.create"); n != 0 {
-			t.Errorf("%.20q: %d checks created, want 0", number, n)
-		}
 	}
 }
 
-func TestForm_CreateFails(t *testing.T) {
+func TestForm_StartFails(t *testing.T) {
 	t.Parallel()
-	for _, fault := range []sandboxfake.Fault{{Status: 402}, {Status: 503}, {Drop: true}, {Body: "<html>"}} {
-		s := newShop(t)
-		s.service.Inject(sandboxfake.Match{Operation: "phone_check.create"}, fault)
+	for _, row := range []struct {
+		name   string
+		fault  sandboxfake.Fault
+		header http.Header
+		status int
+		want   string
+	}{
+		{"balance too low", sandboxfake.Fault{Status: http.StatusPaymentRequired}, nil, http.StatusServiceUnavailable, "Please try again later"},
+		{"outcome unknown", sandboxfake.Fault{Drop: true}, nil, http.StatusServiceUnavailable, "Please try again later"},
+		{"network not supported", sandboxfake.Fault{Status: http.StatusBadRequest, Code: "mno_not_supported"}, nil, http.StatusUnprocessableEntity, "No result"},
+		{"page of another site", sandboxfake.Fault{}, http.Header{"Sec-Fetch-Site": {"cross-site"}}, http.StatusForbidden, "No result"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			t.Parallel()
+			s := newShop(t)
+			s.service.Inject(sandboxfake.Match{Operation: "phone_check.create"}, row.fault)
 
-		got := s.browser(t).post("+44 7700 900-012")
+			got := s.browser(t).post("+44 7700 900-012", row.header)
 
-		if got.title != "Please try again later" || got.status != http.StatusServiceUnavailable {
-			t.Errorf("%+v: page = %q, status %d, want Please try again later, status 503", fault, got.title, got.status)
-		}
-	}
-}
-
-func TestForm_RejectsCrossSiteRequest(t *testing.T) {
-	t.Parallel()
-	s := newShop(t)
-	b := s.browser(t)
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.url+"/", strings.NewReader("number=447700900012"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-	r.Header.Set("Sec-Fetch-Site", "cross-site")
-
-	got := b.do(r)
-
-	if got.status != http.StatusForbidden || s.calls("phone_check.create") != 0 {
-		t.Errorf("status = %d, want 403 and no check: each one is charged", got.status)
-	}
-}
-
-func TestForm_CookiesDisabled(t *testing.T) {
-	t.Parallel()
-	s := newShop(t)
-	b := s.browser(t)
-	b.client.Jar = nil
-
-	got := b.post("+44 7700 900-012")
-
-	if got.title != "No sign-in in progress" {
-		t.Errorf("page = %q, want No sign-in in progress", got.title)
-	}
-}
-
-func TestForm_CookieAttributes(t *testing.T) {
-	t.Parallel()
-	s := newShop(t)
-	b := s.browser(t)
-	b.client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
-
-	got := b.post("+44 7700 900-012")
-
-	cookie := got.header.Get("Set-Cookie")
-	for _, want := range []string{"__Host-", "Path=/;", "HttpOnly", "Secure", "SameSite=Lax"} {
-		if !strings.Contains(cookie, want) {
-			t.Errorf("cookie = %q, want %s", cookie, want)
-		}
+			if got.title != row.want || got.status != row.status {
+				t.Errorf("page = %q, status %d, want %q, status %d", got.title, got.status, row.want, row.status)
+			}
+		})
 	}
 }
 
@@ -229,13 +144,11 @@ func TestPages_ProtectPersonalData(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	b := s.browser(t)
-	checkURL := b.begin("+44 7700 900-012")
+	step := b.post("+44 7700 900-012", nil)
 
-	for _, url := range []string{s.url + "/", s.url + "/check", checkURL} {
-		got := b.open(url)
-
+	for _, got := range []view{step, b.get(b.start("+44 7700 900-012")), b.get(s.url)} {
 		for header, want := range map[string]string{
-			"Content-Security-Policy": "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
+			"Content-Security-Policy": "default-src 'none'; style-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
 			"Referrer-Policy":         "same-origin",
 			"Cache-Control":           "no-store",
 			"X-Content-Type-Options":  "nosniff",
@@ -244,13 +157,153 @@ func TestPages_ProtectPersonalData(t *testing.T) {
 				t.Errorf("%s: %s = %q, want %q", got.title, header, got.header.Get(header), want)
 			}
 		}
-		if strings.Contains(got.url, "code=") {
-			t.Errorf("%s: the URL contains the code", got.title)
-		}
 	}
 	for _, secret := range []string{"447700900012", "7700 900", "code="} {
 		if strings.Contains(s.log.String(), secret) {
 			t.Errorf("log contains %q:\n%s", secret, s.log.String())
 		}
 	}
+}
+
+const (
+	host = "shop.sandbox.test"
+	form = "Sign in with your phone number" // the title of the page
+)
+
+// shop serves the pages with a fake of the service.
+type shop struct {
+	service *sandboxfake.Server
+	url     string
+	log     syncBuffer
+}
+
+func newShop(t *testing.T) *shop {
+	t.Helper()
+	return newShopOf(t, sandboxfake.WithFrozenClock(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)))
+}
+
+// newShopOf returns a shop whose fake has options.
+func newShopOf(t *testing.T, opts ...sandboxfake.Option) *shop {
+	t.Helper()
+	service := sandboxfake.New(t, append(opts, sandboxfake.WithInMemory())...)
+	s := &shop{service: service, url: "https://" + host}
+	handler, err := signin.New(signin.Config{
+		Config: checkflow.Config{
+			Client:   service.Client(idverify.WithRetry(idverify.RetryPolicy{MaxAttempts: 1})),
+			Verifier: service.Verifier([]string{host}, nil),
+			Store:    checkflow.NewMemoryStore(0),
+			Allow:    func(*http.Request, string) error { return nil },
+			Logger:   slog.New(slog.NewTextHandler(&s.log, nil)),
+		},
+		BaseURL: s.url,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	service.Handle(host, handler)
+	return s
+}
+
+// browser is an HTTP client with its own cookies.
+type browser struct {
+	t      *testing.T
+	shop   *shop
+	client *http.Client
+}
+
+func (s *shop) browser(t *testing.T) *browser {
+	t.Helper()
+	return &browser{t: t, shop: s, client: s.service.Device().Client()}
+}
+
+// view is a page as a browser sees it.
+type view struct {
+	status int
+	title  string
+	body   string
+	url    string
+	header http.Header
+}
+
+var (
+	heading  = regexp.MustCompile(`<h1>([^<]*)</h1>`)
+	linkHref = regexp.MustCompile(`<a class="button" href="(https:[^"]*)"`)
+)
+
+func (b *browser) do(method, url, body string, header http.Header) view {
+	b.t.Helper()
+	r, err := http.NewRequestWithContext(b.t.Context(), method, url, strings.NewReader(body))
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	for name, values := range header {
+		r.Header[name] = values
+	}
+	if body != "" {
+		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	}
+	response, err := b.client.Do(r)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	v := view{status: response.StatusCode, body: string(text), url: response.Request.URL.String(), header: response.Header}
+	if m := heading.FindSubmatch(text); m != nil {
+		v.title = html.UnescapeString(string(m[1]))
+	}
+	return v
+}
+
+// get opens a URL and follows redirects.
+func (b *browser) get(url string) view {
+	b.t.Helper()
+	return b.do(http.MethodGet, url, "", nil)
+}
+
+// post submits the form.
+func (b *browser) post(number string, header http.Header) view {
+	b.t.Helper()
+	return b.do(http.MethodPost, b.shop.url+"/", url.Values{"number": {number}}.Encode(), header)
+}
+
+// start submits the form and returns the Check URL on the next page.
+func (b *browser) start(number string) (checkURL string) {
+	b.t.Helper()
+	page := b.post(number, nil)
+	m := linkHref.FindStringSubmatch(page.body)
+	if page.title != "One more step" || m == nil {
+		b.t.Fatalf("page = %q, status %d, want One more step and a Check URL", page.title, page.status)
+	}
+	return html.UnescapeString(m[1])
+}
+
+// redirectOf opens the Check URL and returns the redirect URL without following it.
+func (b *browser) redirectOf(checkURL string) string {
+	b.t.Helper()
+	stay := *b
+	stay.client = b.shop.service.Device().Client()
+	stay.client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	return stay.get(checkURL).header.Get("Location")
+}
+
+// syncBuffer is a bytes.Buffer that is safe for concurrent use.
+type syncBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (s *syncBuffer) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.Write(p)
+}
+
+func (s *syncBuffer) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.String()
 }
