@@ -17,7 +17,6 @@ type config struct {
 	listen          string        // LISTEN: host:port, port 0 selects a free port
 	publicURL       *url.URL      // PUBLIC_URL: where the service and the apps reach this program, with any path prefix
 	databaseURL     string        // DATABASE_URL: pool_max_conns sets the number of connections
-	redisURL        string        // REDIS_URL
 	baseURL         string        // IDVERIFY_BASE_URL
 	credentialsFile string        // IDVERIFY_CREDENTIALS_FILE: {"client_id": "…", "client_secret": "…"}
 	caFile          string        // IDVERIFY_CA_FILE: optional, PEM, in addition to the roots of the system
@@ -30,14 +29,13 @@ func configFrom(getenv func(string) string) (config, error) {
 	c := config{
 		listen:          getenv("LISTEN"),
 		databaseURL:     getenv("DATABASE_URL"),
-		redisURL:        getenv("REDIS_URL"),
 		baseURL:         getenv("IDVERIFY_BASE_URL"),
 		credentialsFile: getenv("IDVERIFY_CREDENTIALS_FILE"),
 		caFile:          getenv("IDVERIFY_CA_FILE"),
 		telemetry:       getenv("OTEL"),
 		shutdownDelay:   time.Second,
 	}
-	for name, value := range map[string]string{"LISTEN": c.listen, "DATABASE_URL": c.databaseURL, "REDIS_URL": c.redisURL,
+	for name, value := range map[string]string{"LISTEN": c.listen, "DATABASE_URL": c.databaseURL,
 		"IDVERIFY_BASE_URL": c.baseURL, "IDVERIFY_CREDENTIALS_FILE": c.credentialsFile, "PUBLIC_URL": getenv("PUBLIC_URL")} {
 		if value == "" {
 			return config{}, fmt.Errorf("%s is not set", name)

@@ -4,12 +4,14 @@ import (
 	"context"
 	"database/sql"
 	"encoding/pem"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/idverify/idverify-go"
@@ -73,7 +75,7 @@ func (e *examined) examine(t *testing.T, kind receivertest.Kind, path string, pr
 	})
 }
 
-// An effect is a change of the status of a sign-up or session.
+// An effect is a change of the status of a sign-up, or a decision about a sign-in.
 func TestShop_CallbackExamined(t *testing.T) {
 	t.Parallel()
 	e := newExamined(t)
@@ -84,7 +86,7 @@ func TestShop_CallbackExamined(t *testing.T) {
 			RETURN NULL;
 		END $$;
 		CREATE TRIGGER effect AFTER UPDATE OF status ON signups FOR EACH ROW EXECUTE FUNCTION effect('id');
-		CREATE TRIGGER effect AFTER UPDATE OF status ON sessions FOR EACH ROW EXECUTE FUNCTION effect('reference')`); err != nil {
+		CREATE TRIGGER effect AFTER INSERT ON decisions FOR EACH ROW WHEN (NEW.product = 'phone_check') EXECUTE FUNCTION effect('reference')`); err != nil {
 		t.Fatal(err)
 	}
 	var lock *sql.Tx
@@ -114,7 +116,7 @@ func TestShop_CallbackExamined(t *testing.T) {
 	})
 }
 
-// created stores a check like signUp, or like signIn and claim. Its reference is its ID.
+// created stores a check like signUp or createSignIn. Its reference is its ID.
 func (e *examined) created(ctx context.Context, c receivertest.Check) error {
 	tx, err := e.pool.BeginTx(ctx, nil)
 	if err != nil {
@@ -123,7 +125,7 @@ func (e *examined) created(ctx context.Context, c receivertest.Check) error {
 	defer tx.Rollback()
 	insert := "INSERT INTO signups (id, phone_number) VALUES ($1, '447700900012')"
 	if c.Product == string(idverify.ProductPhoneCheck) {
-		insert = "INSERT INTO sessions (token, reference, check_id, phone_number, status) VALUES (convert_to($1, 'UTF8'), $1, $1, '447700900012', 'pending')"
+		insert = "INSERT INTO signins (reference, phone_number) VALUES ($1, '447700900012')"
 	}
 	if _, err := tx.ExecContext(ctx, insert, c.ID); err != nil {
 		return err
@@ -141,13 +143,14 @@ func (e *examined) created(ctx context.Context, c receivertest.Check) error {
 func TestShop_RedirectExamined(t *testing.T) {
 	t.Parallel()
 	e := newExamined(t)
+	var sessions atomic.Int64
 
 	e.examine(t, receivertest.Redirect, "/redirect", receivertest.Probe{
 		Session: func(ctx context.Context) (session receivertest.Session, err error) {
 			b := e.browser(t)
-			b.begin("447700900012")
+			b.begin(fmt.Sprintf("4477009%05d", sessions.Add(1))) // the shop limits the sign-ins of a number
 			session.Header = http.Header{"Cookie": {b.cookies()}}
-			err = e.pool.QueryRowContext(ctx, "SELECT check_id FROM sessions ORDER BY created_at DESC LIMIT 1").Scan(&session.CheckID)
+			err = e.pool.QueryRowContext(ctx, "SELECT check_id FROM idverify_checks JOIN signins USING (reference) ORDER BY created_at DESC LIMIT 1").Scan(&session.CheckID)
 			return session, err
 		},
 		Effects: func(_ context.Context, checkID string) (n int, err error) {

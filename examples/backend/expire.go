@@ -26,6 +26,9 @@ func expireWorkers(pool *pgxpool.Pool) *river.Workers {
 	river.AddWorker(workers, river.WorkFunc(func(ctx context.Context, _ *river.Job[expireArgs]) error {
 		_, err := pool.Exec(ctx, "DELETE FROM sessions WHERE created_at < now() - interval '12 hours'")
 		if err == nil {
+			_, err = pool.Exec(ctx, "DELETE FROM signins WHERE created_at < now() - interval '1 hour'")
+		}
+		if err == nil {
 			_, err = pool.Exec(ctx, "DELETE FROM signups WHERE status IN ('failed', 'rejected') AND created_at < now() - interval '1 day'")
 		}
 		return err

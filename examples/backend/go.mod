@@ -6,9 +6,7 @@ require (
 	github.com/idverify/idverify-go v0.0.0
 	github.com/idverify/idverify-go/inbox v0.0.0
 	github.com/idverify/idverify-go/otelidverify v0.0.0
-	github.com/idverify/idverify-go/replaystore/redis v0.0.0
 	github.com/jackc/pgx/v5 v5.12.0
-	github.com/redis/go-redis/v9 v9.23.0
 	github.com/riverqueue/river v0.40.0
 	github.com/riverqueue/river/riverdriver/riverdatabasesql v0.40.0
 	github.com/riverqueue/river/riverdriver/riverpgxv5 v0.40.0
@@ -51,7 +49,6 @@ require (
 	go.opentelemetry.io/auto/sdk v1.2.1 // indirect
 	go.opentelemetry.io/otel/log v1.47.0 // indirect
 	go.opentelemetry.io/otel/metric v1.47.0 // indirect
-	go.uber.org/atomic v1.12.0 // indirect
 	go.uber.org/goleak v1.3.0 // indirect
 	go.yaml.in/yaml/v3 v3.0.5 // indirect
 	golang.org/x/crypto v0.58.0 // indirect
@@ -66,5 +63,4 @@ replace (
 	github.com/idverify/idverify-go => ../..
 	github.com/idverify/idverify-go/inbox => ../../inbox
 	github.com/idverify/idverify-go/otelidverify => ../../otelidverify
-	github.com/idverify/idverify-go/replaystore/redis => ../../replaystore/redis
 )

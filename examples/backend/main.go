@@ -1,6 +1,6 @@
-// Backend is a shop that verifies its customers with the service: sign-up, sign-in on the web,
-// payouts, and the choice between a silent check and a text message. It is meant to be deployed in
-// several replicas behind a proxy, with PostgreSQL and Redis. The environment configures it: see
+// Backend is a shop that verifies its customers with the service: sign-up, sign-in on the web and
+// in an app, payouts, and the choice between a silent check and a text message. It is meant to be
+// deployed in several replicas behind a proxy, with PostgreSQL. The environment configures it: see
 // config.
 //
 // Start with wiring.go, which connects the packages of the SDK, and jobs.go, which processes each
@@ -23,7 +23,6 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/jackc/pgx/v5/stdlib"
-	goredis "github.com/redis/go-redis/v9"
 )
 
 func main() {
@@ -55,17 +54,11 @@ func run(ctx context.Context, getenv func(string) string, out io.Writer, log *sl
 	defer pool.Close()
 	db := stdlib.OpenDBFromPool(pool)
 	defer db.Close()
-	redisOptions, err := goredis.ParseURL(c.redisURL)
-	if err != nil {
-		return errors.New("REDIS_URL is invalid")
-	}
-	redisClient := goredis.NewClient(redisOptions)
-	defer redisClient.Close()
 	if err := migrate(ctx, pool, db); err != nil {
 		return err
 	}
 	s := &shop{publicURL: c.publicURL, log: log, db: db}
-	if err := s.connect(ctx, c, pool, redisClient); err != nil {
+	if err := s.connect(ctx, c, pool); err != nil {
 		return err
 	}
 	return s.run(ctx, c, out)

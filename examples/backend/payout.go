@@ -18,7 +18,7 @@ type payoutRequest struct {
 	Amount   int64  `json:"amount"` // in cents
 }
 
-// payout checks the SIM of a customer before money leaves. The browser must be signed in with the
+// payout checks the SIM of a customer before money leaves. The caller must be signed in with the
 // number of the sign-up: the sign-up does not prove who sends this request.
 //
 // If the request is repeated with the same ID, payout responds with the stored decision and creates
@@ -68,11 +68,11 @@ func (s *shop) payout(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// payee returns the number of a verified sign-up if the browser is signed in with it. Otherwise
+// payee returns the number of a verified sign-up if the caller is signed in with it. Otherwise
 // payee responds.
 func (s *shop) payee(ctx context.Context, w http.ResponseWriter, r *http.Request, signupID string) (number string, ok bool) {
-	var signedIn, status string
-	err := s.db.QueryRowContext(ctx, "SELECT phone_number FROM sessions WHERE token = $1 AND status = 'signed_in' AND created_at > now() - interval '12 hours'", tokenOf(r)).Scan(&signedIn)
+	var status string
+	signedIn, err := s.signedIn(ctx, r)
 	if errors.Is(err, sql.ErrNoRows) {
 		respond(w, http.StatusUnauthorized, map[string]string{"error": "not_signed_in"})
 		return "", false

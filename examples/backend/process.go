@@ -18,7 +18,7 @@ func process(ctx context.Context, tx pgx.Tx, e *inbox.Entry) error {
 	case idverify.ProductSubscriberCheck:
 		decision, update = signupStatus(e), "UPDATE signups SET status = $1 WHERE id = $2 AND status = 'pending'"
 	case idverify.ProductPhoneCheck:
-		decision, update = sessionStatus(e), endSession
+		decision = e.Match.String() // checkflow has signed the person in, or nobody has
 	case idverify.ProductSIMCheck:
 		decision, update = payoutDecision(e.NoSIMChange), "UPDATE payouts SET decision = $1 WHERE reference = $2 AND decision = 'pending'"
 	default:
@@ -29,6 +29,8 @@ func process(ctx context.Context, tx pgx.Tx, e *inbox.Entry) error {
 	if err != nil || inserted.RowsAffected() == 0 {
 		return err
 	}
-	_, err = tx.Exec(ctx, update, decision, e.Reference)
+	if update != "" {
+		_, err = tx.Exec(ctx, update, decision, e.Reference)
+	}
 	return err
 }

@@ -85,9 +85,7 @@ func TestRun_ReplicasStartTogether(t *testing.T) {
 	t.Parallel()
 	first := prepareSite(t)
 	second := prepareSite(t)
-	for _, name := range []string{"DATABASE_URL", "REDIS_URL"} {
-		second.env[name] = first.env[name]
-	}
+	second.env["DATABASE_URL"] = first.env["DATABASE_URL"]
 
 	var started sync.WaitGroup
 	started.Go(func() { first.listen(t) })
@@ -101,7 +99,6 @@ func TestRun_InvalidConfiguration(t *testing.T) {
 		{"LISTEN", "", "LISTEN is not set"},
 		{"PUBLIC_URL", "http://" + host, "PUBLIC_URL is not an https URL"},
 		{"DATABASE_URL", "postgres://%", "DATABASE_URL is invalid"},
-		{"REDIS_URL", "x", "REDIS_URL is invalid"},
 		{"OTEL", "x", `OTEL is "x", want stdout or none`},
 		{"SHUTDOWN_DELAY", "1", "SHUTDOWN_DELAY is not a duration"},
 		{"IDVERIFY_CA_FILE", os.DevNull, "IDVERIFY_CA_FILE contains no certificate"},

@@ -9,14 +9,17 @@ CREATE TABLE IF NOT EXISTS signups (
 );
 
 CREATE TABLE IF NOT EXISTS sessions (
-    token        bytea PRIMARY KEY, -- SHA-256 of the browser's cookie
-    former_token bytea,             -- token before the redirect was claimed
-    reference    text NOT NULL UNIQUE,
-    check_id     text UNIQUE,       -- NULL until the check was created
+    token        bytea PRIMARY KEY, -- SHA-256 of the token of a browser or an app
     phone_number text NOT NULL,
-    status       text NOT NULL DEFAULT 'started', -- started, pending, signed_in, rejected, failed or revoked
     created_at   timestamptz NOT NULL DEFAULT now()
 );
+
+CREATE TABLE IF NOT EXISTS signins (
+    reference    text PRIMARY KEY, -- of its check
+    phone_number text NOT NULL,
+    created_at   timestamptz NOT NULL DEFAULT now()
+);
+CREATE INDEX IF NOT EXISTS signins_phone_number ON signins (phone_number, created_at);
 
 CREATE TABLE IF NOT EXISTS payouts (
     signup_id  text NOT NULL REFERENCES signups (id),

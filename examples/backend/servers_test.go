@@ -2,7 +2,6 @@ package main
 
 import (
 	"bufio"
-	"context"
 	"fmt"
 	"io"
 	"os"
@@ -17,48 +16,28 @@ import (
 	"testing"
 
 	"github.com/jackc/pgx/v5"
-	goredis "github.com/redis/go-redis/v9"
 )
 
-// The database servers of the tests. They start with the first test that needs them. Each test has
-// its own database in them.
-var (
-	postgres = &dbServer{
-		program: "initdb",
-		missing: "PostgreSQL is not installed (run script/setup postgres)",
-		user:    "postgres",
-		// Without the trap, the server would continue if the test process ended during its start.
-		script: `trap "" PIPE; initdb -D data -U test --auth=trust --encoding=UTF8 --no-locale --no-sync >log 2>&1 &&
-			pg_ctl start -D data -w -l log -o "-c listen_addresses='' -c unix_socket_directories=$PWD -c max_connections=900" >/dev/null ||
-			exit 1
-			echo ready; read -r _; pg_ctl stop -D data -m immediate >/dev/null 2>&1; rm -rf "$PWD"`,
-	}
-	redisServer = &dbServer{
-		program: "redis-server",
-		missing: "redis-server is not installed (run script/setup redis)",
-		script: `redis-server --port 0 --unixsocket "$PWD/s" --save "" --databases 1000 >log 2>&1 &
-			until redis-cli -s s ping >/dev/null 2>&1; do kill -0 $! || exit 1; done
-			echo ready; read -r _; kill $!; wait; rm -rf "$PWD"`,
-	}
-)
+// postgres is the database server of the tests. It starts with the first test that needs it. Each
+// test has its own database in it.
+var postgres dbServer
+
+// postgresScript starts the server. Without the trap, the server would continue if the test process
+// ended during its start.
+const postgresScript = `trap "" PIPE; initdb -D data -U test --auth=trust --encoding=UTF8 --no-locale --no-sync >log 2>&1 &&
+	pg_ctl start -D data -w -l log -o "-c listen_addresses='' -c unix_socket_directories=$PWD -c max_connections=900" >/dev/null ||
+	exit 1
+	echo ready; read -r _; pg_ctl stop -D data -m immediate >/dev/null 2>&1; rm -rf "$PWD"`
 
 func TestMain(m *testing.M) {
-	goredis.SetLogger(discard{}) // it logs failed connections
 	code := m.Run()
 	postgres.close()
-	redisServer.close()
 	os.Exit(code)
 }
 
-type discard struct{}
-
-func (discard) Printf(context.Context, string, ...any) {}
-
-// dbServer is a database server in its own temporary directory, with a Unix socket there. It ends
-// when its input is closed: at the latest with this process.
+// dbServer is a server of PostgreSQL in its own temporary directory, with a Unix socket there. It
+// ends when its input is closed: at the latest with this process.
 type dbServer struct {
-	program, missing, user, script string
-
 	once    sync.Once
 	dir     string
 	err     error
@@ -67,12 +46,12 @@ type dbServer struct {
 	next    atomic.Int64
 }
 
-// start starts the server, or skips the test if its program is not installed.
+// start starts the server, or skips the test if it is not installed.
 func (s *dbServer) start(t *testing.T) {
 	t.Helper()
-	bin := binDir(s.program)
+	bin := binDir("initdb")
 	if bin == "" {
-		t.Skip(s.missing)
+		t.Skip("PostgreSQL is not installed (run script/setup postgres)")
 	}
 	s.once.Do(func() { s.err = s.startIn(bin) })
 	if s.err != nil {
@@ -84,11 +63,11 @@ func (s *dbServer) startIn(bin string) (err error) {
 	if s.dir, err = os.MkdirTemp("", "backend"); err != nil { // the path of t.TempDir is too long for a socket
 		return err
 	}
-	s.command = exec.Command("/bin/sh", "-c", s.script)
+	s.command = exec.Command("/bin/sh", "-c", postgresScript)
 	s.command.Dir = s.dir
 	s.command.Env = append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"), "PWD="+s.dir)
 	s.command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	if u, lookupErr := user.Lookup(s.user); lookupErr == nil && os.Getuid() == 0 { // PostgreSQL does not run as root
+	if u, lookupErr := user.Lookup("postgres"); lookupErr == nil && os.Getuid() == 0 { // PostgreSQL does not run as root
 		uid, _ := strconv.Atoi(u.Uid)
 		gid, _ := strconv.Atoi(u.Gid)
 		s.command.SysProcAttr.Credential = &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}
@@ -108,7 +87,7 @@ func (s *dbServer) startIn(bin string) (err error) {
 	}
 	if line, _ := bufio.NewReader(output).ReadString('\n'); line != "ready\n" {
 		log, _ := os.ReadFile(filepath.Join(s.dir, "log"))
-		return fmt.Errorf("%s does not start:\n%s", s.program, log)
+		return fmt.Errorf("PostgreSQL does not start:\n%s", log)
 	}
 	return nil
 }
@@ -138,9 +117,6 @@ func (s *dbServer) newDatabase(t *testing.T) string {
 	t.Helper()
 	s.start(t)
 	n := s.next.Add(1)
-	if s == redisServer {
-		return fmt.Sprintf("unix://%s/s?db=%d", s.dir, n)
-	}
 	source := "host=" + s.dir + " user=test dbname="
 	admin, err := pgx.Connect(t.Context(), source+"postgres")
 	if err != nil {

@@ -16,6 +16,7 @@ import (
 	"github.com/riverqueue/river"
 
 	"github.com/idverify/idverify-go"
+	"github.com/idverify/idverify-go/checkflow"
 	"github.com/idverify/idverify-go/inbox"
 	"github.com/idverify/idverify-go/signature"
 )
@@ -27,9 +28,10 @@ type shop struct {
 	db        *sql.DB
 	client    *idverify.Client
 	keys      *signature.JWKS
-	callbacks *signature.Verifier
-	redirects *signature.Verifier // with a replay store
+	verifier  *signature.Verifier // of callbacks and redirects
 	checks    *inbox.Inbox
+	web       *checkflow.Web
+	app       *checkflow.App
 	jobs      *river.Client[pgx.Tx]
 	stopping  atomic.Bool // the readiness probe fails
 }
@@ -41,11 +43,13 @@ func (s *shop) handler() (http.Handler, error) {
 		"POST /signups":             http.HandlerFunc(s.signUp),
 		"GET /signups/{id}":         http.HandlerFunc(s.signUpStatus),
 		"POST /signins":             http.HandlerFunc(s.signIn),
-		"GET /redirect":             http.HandlerFunc(s.redirect),
+		"GET /redirect":             s.web.Return(s.returned),
+		"POST /app/signins":         http.HandlerFunc(s.appSignIn),
+		"POST /app/sessions":        http.HandlerFunc(s.appSession),
 		"GET /session":              http.HandlerFunc(s.session),
 		"POST /payouts":             http.HandlerFunc(s.payout),
 		"POST /verification-method": http.HandlerFunc(s.verificationMethod),
-		"POST /callbacks":           s.checks.Handler(s.callbacks),
+		"POST /callbacks":           s.checks.Handler(s.verifier),
 		"GET /livez":                http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }),
 		"GET /readyz":               http.HandlerFunc(s.readyz),
 	} {
@@ -100,6 +104,8 @@ var errStored = errors.New("already stored")
 // notCreated responds to the request for a check that was not created.
 func (s *shop) notCreated(w http.ResponseWriter, r *http.Request, err error) {
 	switch {
+	case errors.Is(err, checkflow.ErrNotAllowed):
+		respond(w, http.StatusForbidden, map[string]string{"error": "not_allowed"})
 	case errors.Is(err, idverify.ErrPhoneFormat):
 		respond(w, http.StatusUnprocessableEntity, map[string]string{"error": "invalid_phone_number"})
 	case errors.Is(err, idverify.ErrNetworkNotSupported):

@@ -19,7 +19,6 @@ import (
 	"testing"
 
 	"github.com/jackc/pgx/v5"
-	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/idverify/idverify-go/sandboxfake"
 )
@@ -58,7 +57,6 @@ func prepareSite(t *testing.T) *site {
 		"LISTEN":                    "127.0.0.1:0",
 		"PUBLIC_URL":                "https://" + host + "/api",
 		"DATABASE_URL":              postgres.newDatabase(t),
-		"REDIS_URL":                 redisServer.newDatabase(t),
 		"IDVERIFY_BASE_URL":         s.service.URL(),
 		"IDVERIFY_CREDENTIALS_FILE": filepath.Join(dir, "credentials.json"),
 		"IDVERIFY_CA_FILE":          filepath.Join(dir, "ca.pem"),
@@ -163,20 +161,6 @@ func (s *site) awaitDecision(t *testing.T) {
 	}
 }
 
-// flushRedis deletes the claims of the shop.
-func (s *site) flushRedis(t *testing.T) {
-	t.Helper()
-	options, err := goredis.ParseURL(s.env["REDIS_URL"])
-	if err != nil {
-		t.Fatal(err)
-	}
-	client := goredis.NewClient(options)
-	defer client.Close()
-	if err := client.FlushDB(t.Context()).Err(); err != nil {
-		t.Fatal(err)
-	}
-}
-
 // value returns a value in the database.
 func (s *site) value(t *testing.T, query string, args ...any) (value string) {
 	t.Helper()
@@ -210,6 +194,7 @@ type browser struct {
 	t      *testing.T
 	client *http.Client
 	origin string // of the page that sends requests, or empty for an app
+	bearer string // the session of an app
 }
 
 func (s *site) browser(t *testing.T) *browser {
@@ -226,18 +211,6 @@ func (b *browser) cookies() string {
 		request.AddCookie(c)
 	}
 	return request.Header.Get("Cookie")
-}
-
-// setCookies sets cookies as cookies returned them.
-func (b *browser) setCookies(cookies string) {
-	parsed, err := http.ParseCookie(cookies)
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	for _, c := range parsed {
-		c.Secure, c.Path = true, "/"
-	}
-	b.client.Jar.SetCookies(&url.URL{Scheme: "https", Host: host}, parsed)
 }
 
 // reply is a response of the shop.
@@ -265,6 +238,9 @@ func (b *browser) do(method, url, body string) reply {
 	}
 	if b.origin != "" {
 		request.Header.Set("Origin", b.origin)
+	}
+	if b.bearer != "" {
+		request.Header.Set("Authorization", "Bearer "+b.bearer)
 	}
 	response, err := b.client.Do(request)
 	if err != nil {

@@ -34,7 +34,6 @@ var incidents = []struct {
 }{
 	{100, "key rotation", func(_ context.Context, s *stack.Stack) error { s.Service.RotateKeys(); return nil }},
 	{400, "restart of PostgreSQL", func(ctx context.Context, s *stack.Stack) error { return s.Postgres.Restart(ctx) }},
-	{800, "restart of Redis", func(ctx context.Context, s *stack.Stack) error { return s.Redis.Restart(ctx) }},
 	{1200, "rotation of the credentials", func(ctx context.Context, s *stack.Stack) error { return s.RotateCredentials(ctx) }},
 	{1500, "SIGTERM of a replica", func(ctx context.Context, s *stack.Stack) error {
 		return errors.Join(s.Replicas[0].Stop(), s.Replicas[0].Start(ctx))

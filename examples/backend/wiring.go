@@ -7,28 +7,26 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
-	goredis "github.com/redis/go-redis/v9"
 	"github.com/riverqueue/river"
 	"github.com/riverqueue/river/riverdriver/riverdatabasesql"
 	"github.com/riverqueue/river/riverdriver/riverpgxv5"
 
 	"github.com/idverify/idverify-go"
+	"github.com/idverify/idverify-go/checkflow"
 	"github.com/idverify/idverify-go/inbox"
 	"github.com/idverify/idverify-go/otelidverify"
-	"github.com/idverify/idverify-go/replaystore/redis"
 	"github.com/idverify/idverify-go/signature"
 )
 
-// connect connects the shop to the service, the database, Redis and the job queue. This file is all
+// connect connects the shop to the service, the database and the job queue. This file is all
 // that a backend needs besides its own business.
-func (s *shop) connect(ctx context.Context, c config, pool *pgxpool.Pool, replayClient *goredis.Client) error {
+func (s *shop) connect(ctx context.Context, c config, pool *pgxpool.Pool) error {
 	httpClient, err := c.httpClient()
 	if err != nil {
 		return err
 	}
-	// The sign-in on the web needs the code exchange of version v0.2.
 	s.client, err = idverify.NewClient(c.baseURL, idverify.CredentialsFile(c.credentialsFile), idverify.WithHTTPClient(httpClient),
-		idverify.WithVersions(idverify.Versions{PhoneCheck: "v0.2"}), idverify.WithLogger(s.log), otelidverify.ClientOption())
+		idverify.WithLogger(s.log), otelidverify.ClientOption())
 	if err != nil {
 		return err
 	}
@@ -36,25 +34,22 @@ func (s *shop) connect(ctx context.Context, c config, pool *pgxpool.Pool, replay
 		return rejected // after any other error the service may be unavailable
 	}
 	s.keys, err = s.client.NewJWKS(nil)
-	replays, replaysErr := redis.New(replayClient, nil)
 	inserter, inserterErr := river.NewClient(riverdatabasesql.New(s.db), &river.Config{Logger: s.log})
-	if err := errors.Join(err, replaysErr, inserterErr); err != nil {
+	if err := errors.Join(err, inserterErr); err != nil {
 		return err
 	}
-	hosts, options := []string{c.publicURL.Host}, signature.VerifierOptions{Target: target, Observe: otelidverify.ObserveVerifier(), Logger: s.log}
-	callbacks, callbacksErr := signature.NewVerifier(s.keys, hosts, &options)
-	options.Replay = replays // callbacks need none: the inbox stores one result for each check
-	redirects, redirectsErr := signature.NewVerifier(s.keys, hosts, &options)
-	checks, inboxErr := inbox.New(ctx, s.db, inbox.Postgres, &inbox.Options{OnResult: enqueue(inserter), Logger: s.log, Observe: otelidverify.ObserveInbox()})
-	if err := errors.Join(callbacksErr, redirectsErr, inboxErr); err != nil {
+	var verifierErr, inboxErr error
+	s.verifier, verifierErr = signature.NewVerifier(s.keys, []string{c.publicURL.Host}, &signature.VerifierOptions{Target: target, Observe: otelidverify.ObserveVerifier(), Logger: s.log})
+	s.checks, inboxErr = inbox.New(ctx, s.db, inbox.Postgres, &inbox.Options{OnResult: enqueue(inserter), Logger: s.log, Observe: otelidverify.ObserveInbox()})
+	if err := errors.Join(verifierErr, inboxErr); err != nil {
 		return err
 	}
-	s.callbacks, s.redirects, s.checks = callbacks, redirects, checks
+	if err := s.connectSignIn(checkflow.NewMemoryStore(0)); err != nil {
+		return err
+	}
 	_, keysErr := otelidverify.RegisterJWKS(s.keys)
 	_, checksErr := otelidverify.RegisterInbox(s.checks)
-	if err := errors.Join(replays.Check(ctx), keysErr, checksErr); errors.Is(err, redis.ErrEviction) {
-		return err
-	} else if err != nil {
+	if err := errors.Join(keysErr, checksErr); err != nil {
 		s.log.WarnContext(ctx, "started with a warning", "error", err)
 	}
 	workers := expireWorkers(pool)

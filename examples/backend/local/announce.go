@@ -20,7 +20,6 @@ func announcement(s *stack.Stack) string {
 		"{control}", s.Service.ControlToken(),
 		"{dir}", s.Dir,
 		"{postgres}", s.Postgres.URL(),
-		"{redis}", strings.TrimPrefix(s.Redis.URL(), "unix://"),
 		"{replicas}", replicas.String(),
 	)
 	return values.Replace(text)
@@ -32,7 +31,6 @@ The shop runs at {url}
 
   nginx          {url} (log {dir}/nginx/access.log)
 {replicas}  PostgreSQL     psql '{postgres}'
-  Redis          redis-cli -s {redis}
   service        {service}/_sandbox/ (control token {control})
   certificates   {ca}
 
@@ -48,13 +46,19 @@ ID=$(echo "$SIGNUP" | field id)
 call "$(echo "$SIGNUP" | field check_url)"
 call {url}/signups/$ID
 
-Sign in with a session. The phone opens the Check URL in the same browser, and the service redirects it to the shop:
+Sign in on the web. The phone opens the Check URL in the same browser, and the service redirects it to the shop:
 
 SIGNIN=$(call -c {dir}/cookies -d '{"phone_number":"447700900012"}' {url}/signins); echo "$SIGNIN"
 call -L -b {dir}/cookies -c {dir}/cookies "$(echo "$SIGNIN" | field check_url)"
 call -b {dir}/cookies {url}/session
 
-Pay out after a SIM check of the number of the sign-up, once the session is "signed_in". A repeated request returns the same decision:
+Sign in in an app, which sends the code to the shop:
+
+CHECK=$(call -d '{"phone_number":"447700900012"}' {url}/app/signins); echo "$CHECK"
+CODE=$(call "$(echo "$CHECK" | field check_url)" | field code)
+call -d "{\"token\":\"$(echo "$CHECK" | field token)\",\"check_id\":\"$(echo "$CHECK" | field check_id)\",\"code\":\"$CODE\"}" {url}/app/sessions
+
+Pay out after a SIM check of the number of the sign-up, with the session of the web. A repeated request returns the same decision:
 
 call -b {dir}/cookies -d "{\"id\":\"payout-1\",\"signup_id\":\"$ID\",\"amount\":50}" {url}/payouts
 call -b {dir}/cookies -d "{\"id\":\"payout-1\",\"signup_id\":\"$ID\",\"amount\":50}" {url}/payouts

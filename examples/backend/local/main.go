@@ -1,5 +1,5 @@
 // Command local runs the example backend on this machine, with everything that it needs: two
-// replicas behind nginx, PostgreSQL, Redis and a fake of the service.
+// replicas behind nginx, PostgreSQL and a fake of the service.
 //
 //	go run -C examples/backend ./local
 //
@@ -29,7 +29,7 @@ func main() {
 
 // run runs the stack until ctx ends.
 func run(ctx context.Context, w io.Writer) error {
-	fmt.Fprintln(w, "Starting PostgreSQL, Redis, nginx, the service and two replicas …")
+	fmt.Fprintln(w, "Starting PostgreSQL, nginx, the service and two replicas …")
 	s, err := stack.Start(ctx, &stack.Options{OTEL: "stdout"})
 	switch {
 	case err != nil && ctx.Err() != nil:

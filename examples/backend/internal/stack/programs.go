@@ -12,7 +12,6 @@ import (
 // and Ubuntu, and where a package installs its program outside of PATH.
 var required = []struct{ program, packageName, elsewhere string }{
 	{"initdb", "postgresql", "/usr/lib/postgresql/*/bin/initdb"},
-	{"redis-server", "redis-server", ""},
 	{"nginx", "nginx", "/usr/sbin/nginx"},
 }
 
@@ -34,7 +33,7 @@ func findPrograms() (map[string]string, error) {
 		paths[r.program] = path
 	}
 	if len(missing) > 0 {
-		return nil, fmt.Errorf("%w: %s (run script/setup postgres redis proxies, or apt-get install %s)",
+		return nil, fmt.Errorf("%w: %s (run script/setup postgres proxies, or apt-get install %s)",
 			ErrNotInstalled, strings.Join(missing, ", "), strings.Join(packages, " "))
 	}
 	return paths, nil

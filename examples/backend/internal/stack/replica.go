@@ -24,7 +24,6 @@ func (s *Stack) newReplica(n int, program, otel string) *Replica {
 	return &Replica{Name: fmt.Sprintf("replica-%d", n), Addr: "127.0.0.1:0", dir: s.Dir, program: program, env: []string{
 		"PUBLIC_URL=" + s.URL,
 		"DATABASE_URL=" + s.Postgres.URL(),
-		"REDIS_URL=" + s.Redis.URL(),
 		"IDVERIFY_BASE_URL=" + s.Service.URL(),
 		"IDVERIFY_CREDENTIALS_FILE=" + s.credentialsFile(),
 		"IDVERIFY_CA_FILE=" + s.serviceCAFile(),

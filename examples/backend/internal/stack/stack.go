@@ -1,5 +1,5 @@
 // Package stack runs the reference backend on this machine: two replicas of it behind nginx, with
-// PostgreSQL, Redis and a fake of the service. All of them listen on loopback or on Unix sockets,
+// PostgreSQL and a fake of the service. All of them listen on loopback or on Unix sockets,
 // keep their data in a temporary directory and end with the stack.
 package stack
 
@@ -35,7 +35,6 @@ type Stack struct {
 	Project *sandboxfake.Project
 
 	Postgres *Postgres
-	Redis    *Redis
 	Replicas []*Replica
 
 	// Dir is the directory of all data, logs and sockets. The log of the process x is x.log.
@@ -109,10 +108,6 @@ func (s *Stack) start(ctx context.Context, programs map[string]string, o Options
 	if err := s.Postgres.create(ctx); err != nil {
 		return err
 	}
-	s.Redis = newRedis(s.Dir, programs["redis-server"])
-	if err := s.Redis.start(ctx); err != nil {
-		return err
-	}
 	program := filepath.Join(s.Dir, "backend")
 	build := exec.CommandContext(ctx, "go", "build", "-o", program, "github.com/idverify/idverify-go/examples/backend")
 	if output, err := build.CombinedOutput(); err != nil {
@@ -143,9 +138,6 @@ func (s *Stack) Close() {
 	replicas.Wait()
 	if s.Service != nil {
 		_ = s.Service.Close() // always nil
-	}
-	if s.Redis != nil {
-		s.Redis.stop()
 	}
 	if s.Postgres != nil {
 		s.Postgres.stop()
