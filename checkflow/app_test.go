@@ -3,6 +3,7 @@ package checkflow_test
 import (
 	"encoding/json"
 	"net/http"
+	"net/netip"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -336,4 +337,41 @@ func TestApp_RedirectToReturn(t *testing.T) {
 	b.open(check.CheckURL).wantReason(t, checkflow.ReasonOtherSession)
 
 	b.wantUser(t, "the person", "")
+}
+
+// TestApp_PhoneIP opens Check URLs from 127.0.0.1.
+func TestApp_PhoneIP(t *testing.T) {
+	t.Parallel()
+	service := sandboxfake.New(t, sandboxfake.WithInMemory(), sandboxfake.WithPhoneIPCheck())
+	app, err := checkflow.NewApp(checkflow.Config{Client: service.Client(), Store: checkflow.NewMemoryStore(0), Allow: func(*http.Request, string) error { return nil }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, row := range []struct {
+		phoneIP, wantError string
+		want               idverify.Verdict
+	}{
+		{"127.0.0.1", "", idverify.VerdictYes},
+		{"192.0.2.10", "ip_mismatch", idverify.VerdictUnknown},
+	} {
+		_, r := newStart(t)
+		check, err := app.Start(r, "", idverify.PhoneCheckParams{PhoneNumber: victims, PhoneIP: netip.MustParseAddr(row.phoneIP)}, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		visit, err := service.Device().Open(t.Context(), check.CheckURL)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got struct{ Code, Error string }
+		if err := json.Unmarshal(visit.Body, &got); err != nil {
+			t.Fatal(err)
+		}
+
+		result := app.Exchange(r, check.Token, check.CheckID, got.Code)
+
+		if got.Error != row.wantError || result.Verdict != row.want {
+			t.Errorf("PhoneIP %s: Check URL reports error %q, verdict %v; want %q, %v", row.phoneIP, got.Error, result.Verdict, row.wantError, row.want)
+		}
+	}
 }
