@@ -35,8 +35,7 @@ func Example() {
 	mux.HandleFunc("POST /start", func(w http.ResponseWriter, r *http.Request) {
 		checkURL, err := web.Start(w, r, idverify.PhoneCheckParams{PhoneNumber: r.PostFormValue("number")}, "")
 		if err != nil {
-			status := checkflow.StatusCode(err)
-			http.Error(w, http.StatusText(status), status)
+			http.Error(w, "Check the number, or try again later.", checkflow.StatusCode(err))
 			return
 		}
 		http.Redirect(w, r, checkURL, http.StatusSeeOther)
