@@ -274,7 +274,7 @@ func TestWithUserAgent_ModuleVersion(t *testing.T) {
 		want  string
 	}{
 		{"dependency", &debug.BuildInfo{Main: main, Deps: []*debug.Module{{Path: "golang.org/x/net", Version: "v0.1.0"}, {Path: path, Version: "v1.2.0"}}}, "1.2.0"},
-		{"other module of the repository", &debug.BuildInfo{Main: main, Deps: []*debug.Module{{Path: path + "/replaystore/redis", Version: "v0.3.0"}}}, "devel"},
+		{"other module of the repository", &debug.BuildInfo{Main: main, Deps: []*debug.Module{{Path: path + "/redisstore", Version: "v0.3.0"}}}, "devel"},
 		{"replaced by a fork", &debug.BuildInfo{Main: main, Deps: []*debug.Module{{Path: path, Version: "v1.2.0", Replace: &debug.Module{Path: "example.com/fork", Version: "v1.2.1-fork"}}}}, "1.2.1-fork"},
 		{"replaced by a directory", &debug.BuildInfo{Main: main, Deps: []*debug.Module{{Path: path, Version: "v1.2.0", Replace: &debug.Module{Path: "../idverify-go"}}}}, "devel"},
 		{"main module", &debug.BuildInfo{Main: debug.Module{Path: path, Version: "(devel)"}}, "devel"},

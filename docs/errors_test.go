@@ -88,7 +88,7 @@ func TestErrors_Sentinels(t *testing.T) {
 		}
 	}
 
-	for _, name := range slices.Concat(sortedKeys(sentinels), sortedKeys(reasons), exportedErrors(t, "inbox", "inbox."), exportedErrors(t, "replaystore/redis", "redis.")) {
+	for _, name := range slices.Concat(sortedKeys(sentinels), sortedKeys(reasons), exportedErrors(t, "inbox", "inbox."), exportedErrors(t, "redisstore", "redisstore.")) {
 		if !got[name] {
 			t.Errorf("docs/%s does not describe %s", errorsPage, name)
 		}

@@ -1,5 +1,5 @@
 // Package redact removes secrets and personal data from texts and errors, for packages idverify,
-// signature, inbox and replaystore/redis.
+// signature, inbox and redisstore.
 package redact
 
 import (

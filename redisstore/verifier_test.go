@@ -1,4 +1,4 @@
-package redis_test
+package redisstore_test
 
 import (
 	"context"
@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	goredis "github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9"
 
 	"github.com/idverify/idverify-go/signature"
 )
@@ -46,7 +46,7 @@ func TestVerifier_ClaimTTL(t *testing.T) {
 	t.Parallel()
 	var set []any
 	client := unreachableClient(t)
-	client.AddHook(hookFunc(func(cmd goredis.Cmder) error { set = cmd.Args(); cmd.(*goredis.BoolCmd).SetVal(true); return nil }))
+	client.AddHook(hookFunc(func(cmd redis.Cmder) error { set = cmd.Args(); cmd.(*redis.BoolCmd).SetVal(true); return nil }))
 	f := newRedirect(t, newStore(t, client, nil))
 
 	if status := f.open(t.Context()); status != http.StatusNoContent {

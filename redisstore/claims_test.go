@@ -1,4 +1,4 @@
-package redis_test
+package redisstore_test
 
 import (
 	"bytes"
@@ -12,9 +12,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	goredis "github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9"
 
-	"github.com/idverify/idverify-go/replaystore/redis"
+	"github.com/idverify/idverify-go/redisstore"
 )
 
 // stall makes the connections of a client withhold the replies to SET, which Redis has processed.
@@ -31,9 +31,9 @@ func newStall(server *server) *stall {
 }
 
 // store returns a store whose client does not retry.
-func (s *stall) store(t testing.TB) *redis.Store {
+func (s *stall) store(t testing.TB) *redisstore.Replays {
 	t.Helper()
-	client := newClient(t, &goredis.Options{
+	client := newClient(t, &redis.Options{
 		MaxRetries:  -1,
 		ReadTimeout: time.Minute,
 		Dialer: func(ctx context.Context, _, _ string) (net.Conn, error) {
@@ -41,7 +41,7 @@ func (s *stall) store(t testing.TB) *redis.Store {
 			return &stalledConn{Conn: conn, stall: s, closed: make(chan struct{})}, err
 		},
 	})
-	return newStore(t, client, &redis.Options{Timeout: time.Minute})
+	return newStore(t, client, &redisstore.Options{Timeout: time.Minute})
 }
 
 type stalledConn struct {
@@ -76,7 +76,7 @@ func (c *stalledConn) Close() error {
 }
 
 // failClaim makes a call of Claim fail after Redis has recorded the claim.
-func (s *stall) failClaim(t testing.TB, store *redis.Store, id [32]byte) {
+func (s *stall) failClaim(t testing.TB, store *redisstore.Replays, id [32]byte) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	failed := make(chan error)
@@ -91,19 +91,19 @@ func (s *stall) failClaim(t testing.TB, store *redis.Store, id [32]byte) {
 	}
 }
 
-// TestStore_AcceptsRecordedClaimOnce makes Redis record a claim whose call returned an error.
-func TestStore_AcceptsRecordedClaimOnce(t *testing.T) {
+// TestReplays_AcceptsRecordedClaimOnce makes Redis record a claim whose call returned an error.
+func TestReplays_AcceptsRecordedClaimOnce(t *testing.T) {
 	t.Parallel()
 	const calls = 50
-	for name, fail := range map[string]func(t *testing.T, srv *server) *redis.Store{
-		"no reply in time": func(t *testing.T, srv *server) *redis.Store {
+	for name, fail := range map[string]func(t *testing.T, srv *server) *redisstore.Replays{
+		"no reply in time": func(t *testing.T, srv *server) *redisstore.Replays {
 			stall := newStall(srv)
 			store := stall.store(t)
 			stall.failClaim(t, store, messageID)
 			stall.active.Store(false)
 			return store
 		},
-		"no reply in time, twice at once": func(t *testing.T, srv *server) *redis.Store {
+		"no reply in time, twice at once": func(t *testing.T, srv *server) *redisstore.Replays {
 			stall := newStall(srv)
 			store := stall.store(t)
 			ctx, cancel := context.WithCancel(t.Context())
@@ -122,7 +122,7 @@ func TestStore_AcceptsRecordedClaimOnce(t *testing.T) {
 			stall.active.Store(false)
 			return store
 		},
-		"connection lost": func(t *testing.T, srv *server) *redis.Store {
+		"connection lost": func(t *testing.T, srv *server) *redisstore.Replays {
 			store, lost := losingStore(t, srv, -1)
 			if _, err := store.Claim(t.Context(), messageID, time.Minute); err == nil || !lost.Load() {
 				t.Fatalf("first claim: error = %v, want an error after a lost connection", err)
@@ -167,8 +167,8 @@ func TestStore_AcceptsRecordedClaimOnce(t *testing.T) {
 	}
 }
 
-// TestStore_ClaimAfterTwoFailures makes two calls fail one after the other.
-func TestStore_ClaimAfterTwoFailures(t *testing.T) {
+// TestReplays_ClaimAfterTwoFailures makes two calls fail one after the other.
+func TestReplays_ClaimAfterTwoFailures(t *testing.T) {
 	t.Parallel()
 	stall := newStall(startServer(t))
 	store := stall.store(t)
@@ -184,18 +184,18 @@ func TestStore_ClaimAfterTwoFailures(t *testing.T) {
 	}
 }
 
-// TestStore_OtherProcessClaimsFirst makes the first call fail before Redis records the claim.
-func TestStore_OtherProcessClaimsFirst(t *testing.T) {
+// TestReplays_OtherProcessClaimsFirst makes the first call fail before Redis records the claim.
+func TestReplays_OtherProcessClaimsFirst(t *testing.T) {
 	t.Parallel()
 	srv := startServer(t)
 	var down atomic.Bool
 	down.Store(true)
-	store := newStore(t, newClient(t, &goredis.Options{MaxRetries: -1, DialerRetries: 1, Dialer: func(ctx context.Context, _, _ string) (net.Conn, error) {
+	store := newStore(t, newClient(t, &redis.Options{MaxRetries: -1, DialerRetries: 1, Dialer: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		if down.Load() {
 			return nil, errors.New("connection refused")
 		}
 		return new(net.Dialer).DialContext(ctx, "unix", srv.socket())
-	}}), &redis.Options{Timeout: time.Minute})
+	}}), &redisstore.Options{Timeout: time.Minute})
 	if _, err := store.Claim(t.Context(), messageID, time.Minute); err == nil {
 		t.Fatal("a claim without Redis returned no error")
 	}
@@ -215,19 +215,19 @@ func TestStore_OtherProcessClaimsFirst(t *testing.T) {
 	}
 }
 
-// TestStore_LimitsOpenClaims tests the number of claims in memory during and after an outage.
-func TestStore_LimitsOpenClaims(t *testing.T) {
+// TestReplays_LimitsOpenClaims tests the number of claims in memory during and after an outage.
+func TestReplays_LimitsOpenClaims(t *testing.T) {
 	t.Parallel()
 	down := errors.New("connection refused")
 	var reply error
 	client := unreachableClient(t)
-	client.AddHook(hookFunc(func(cmd goredis.Cmder) error {
-		if set, ok := cmd.(*goredis.BoolCmd); ok && reply == nil {
+	client.AddHook(hookFunc(func(cmd redis.Cmder) error {
+		if set, ok := cmd.(*redis.BoolCmd); ok && reply == nil {
 			set.SetVal(true)
 		}
 		return reply
 	}))
-	store := newStore(t, client, &redis.Options{Timeout: 2 * time.Second}) // outside the bubble, where random numbers are unavailable in FIPS mode
+	store := newStore(t, client, &redisstore.Options{Timeout: 2 * time.Second}) // outside the bubble, where random numbers are unavailable in FIPS mode
 	synctest.Test(t, func(t *testing.T) {
 		claim := func(i int) {
 			if fresh, err := store.Claim(t.Context(), [32]byte{byte(i), byte(i >> 8), byte(i >> 16)}, 11*time.Second); fresh == (reply != nil) || (err == nil) != (reply == nil) {
@@ -242,7 +242,7 @@ func TestStore_LimitsOpenClaims(t *testing.T) {
 		}
 		reply = down
 
-		for i := range redis.MaxOpenClaims + 10 {
+		for i := range redisstore.MaxOpenClaims + 10 {
 			claim(i)
 			claim(i)
 		}
@@ -255,32 +255,32 @@ func TestStore_LimitsOpenClaims(t *testing.T) {
 		claim(1<<20 + 1)
 		after := store.OpenClaims()
 
-		if duringOutage != redis.MaxOpenClaims || before != duringOutage || after != 0 {
-			t.Errorf("open claims = %d in the outage, %d when their records expire, %d afterwards; want %d, the same, 0", duringOutage, before, after, redis.MaxOpenClaims)
+		if duringOutage != redisstore.MaxOpenClaims || before != duringOutage || after != 0 {
+			t.Errorf("open claims = %d in the outage, %d when their records expire, %d afterwards; want %d, the same, 0", duringOutage, before, after, redisstore.MaxOpenClaims)
 		}
 	})
 }
 
 // hookFunc processes commands instead of a server.
-type hookFunc func(goredis.Cmder) error
+type hookFunc func(redis.Cmder) error
 
-func (h hookFunc) DialHook(next goredis.DialHook) goredis.DialHook { return next }
+func (h hookFunc) DialHook(next redis.DialHook) redis.DialHook { return next }
 
-func (h hookFunc) ProcessHook(goredis.ProcessHook) goredis.ProcessHook {
-	return func(_ context.Context, cmd goredis.Cmder) error {
+func (h hookFunc) ProcessHook(redis.ProcessHook) redis.ProcessHook {
+	return func(_ context.Context, cmd redis.Cmder) error {
 		err := h(cmd)
 		cmd.SetErr(err)
 		return err
 	}
 }
 
-func (h hookFunc) ProcessPipelineHook(next goredis.ProcessPipelineHook) goredis.ProcessPipelineHook {
+func (h hookFunc) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return next
 }
 
-// TestStore_RecoversFromHookPanic makes a hook of the client panic or call runtime.Goexit in a
+// TestReplays_RecoversFromHookPanic makes a hook of the client panic or call runtime.Goexit in a
 // goroutine of the store.
-func TestStore_RecoversFromHookPanic(t *testing.T) {
+func TestReplays_RecoversFromHookPanic(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		name string
@@ -293,16 +293,16 @@ func TestStore_RecoversFromHookPanic(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			client := unreachableClient(t)
-			client.AddHook(hookFunc(func(goredis.Cmder) error { tt.fail(); return nil }))
-			store := newStore(t, client, &redis.Options{Timeout: time.Minute})
+			client.AddHook(hookFunc(func(redis.Cmder) error { tt.fail(); return nil }))
+			store := newStore(t, client, &redisstore.Options{Timeout: time.Minute})
 
 			fresh, err := store.Claim(t.Context(), messageID, time.Minute)
 			checked := store.Check(t.Context())
 
-			if want := "redis replay store: claim: " + tt.want; fresh || err == nil || err.Error() != want {
+			if want := "redisstore: claim: " + tt.want; fresh || err == nil || err.Error() != want {
 				t.Errorf("fresh = %v, error = %v; want %q", fresh, err, want)
 			}
-			if want := "redis replay store: check: " + tt.want; checked == nil || checked.Error() != want {
+			if want := "redisstore: check: " + tt.want; checked == nil || checked.Error() != want {
 				t.Errorf("error of Check = %v, want %q", checked, want)
 			}
 		})

@@ -1,4 +1,4 @@
-package redis_test
+package redisstore_test
 
 import (
 	"bytes"
@@ -13,14 +13,14 @@ import (
 	"testing"
 	"time"
 
-	goredis "github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9"
 
-	"github.com/idverify/idverify-go/replaystore/redis"
+	"github.com/idverify/idverify-go/redisstore"
 )
 
 var messageID = [32]byte{1, 2, 3}
 
-func TestStore_Claim(t *testing.T) {
+func TestReplays_Claim(t *testing.T) {
 	t.Parallel()
 	srv := startServer(t)
 
@@ -36,7 +36,7 @@ func TestStore_Claim(t *testing.T) {
 	}
 }
 
-func TestStore_ConcurrentClaims(t *testing.T) {
+func TestReplays_ConcurrentClaims(t *testing.T) {
 	t.Parallel()
 	const replicas, claims = 16, 50
 	srv := startServer(t)
@@ -63,7 +63,7 @@ func TestStore_ConcurrentClaims(t *testing.T) {
 	}
 }
 
-func TestStore_TTLAndPrefix(t *testing.T) {
+func TestReplays_TTLAndPrefix(t *testing.T) {
 	t.Parallel()
 	srv := startServer(t)
 	client := srv.client(t)
@@ -77,7 +77,7 @@ func TestStore_TTLAndPrefix(t *testing.T) {
 		{"negative", -time.Hour, 50 * time.Second, time.Minute},
 	} {
 		prefix := strings.ReplaceAll(tt.name, " ", "-") + ":"
-		store := newStore(t, client, &redis.Options{Prefix: prefix, Timeout: time.Minute})
+		store := newStore(t, client, &redisstore.Options{Prefix: prefix, Timeout: time.Minute})
 
 		fresh, err := store.Claim(t.Context(), messageID, tt.ttl)
 
@@ -91,9 +91,9 @@ func TestStore_TTLAndPrefix(t *testing.T) {
 	}
 }
 
-// TestStore_LostReply makes the client send SET twice. The second one finds the key of the first.
+// TestReplays_LostReply makes the client send SET twice. The second one finds the key of the first.
 // If the claim were not fresh, the callback would be rejected with 400 and lost.
-func TestStore_LostReply(t *testing.T) {
+func TestReplays_LostReply(t *testing.T) {
 	t.Parallel()
 	srv := startServer(t)
 	store, lost := losingStore(t, srv, 0)
@@ -114,14 +114,14 @@ func TestStore_LostReply(t *testing.T) {
 
 // losingStore returns a store whose first SET gets no reply. lost reports whether that has
 // happened. Zero retries select the client's default.
-func losingStore(t testing.TB, srv *server, retries int) (*redis.Store, *atomic.Bool) {
+func losingStore(t testing.TB, srv *server, retries int) (*redisstore.Replays, *atomic.Bool) {
 	t.Helper()
 	lost := new(atomic.Bool)
-	client := newClient(t, &goredis.Options{MaxRetries: retries, Dialer: func(ctx context.Context, _, _ string) (net.Conn, error) {
+	client := newClient(t, &redis.Options{MaxRetries: retries, Dialer: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		conn, err := new(net.Dialer).DialContext(ctx, "unix", srv.socket())
 		return &losingConn{Conn: conn, lost: lost}, err
 	}})
-	return newStore(t, client, &redis.Options{Timeout: time.Minute}), lost
+	return newStore(t, client, &redisstore.Options{Timeout: time.Minute}), lost
 }
 
 // losingConn loses the connection once, after Redis has processed the first SET and before its
@@ -146,14 +146,14 @@ func (c *losingConn) Read(b []byte) (int, error) {
 	return n, err
 }
 
-func TestStore_RedisUnavailable(t *testing.T) {
+func TestReplays_RedisUnavailable(t *testing.T) {
 	t.Parallel()
 	full := startServer(t, "--maxmemory", "1", "--maxmemory-policy", "noeviction")
 	closed := unreachableClient(t)
 	closed.Close()
 	for _, tt := range []struct {
 		name   string
-		client goredis.UniversalClient
+		client redis.UniversalClient
 		limit  time.Duration
 		want   string
 	}{
@@ -166,7 +166,7 @@ func TestStore_RedisUnavailable(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			store := newStore(t, tt.client, &redis.Options{Timeout: tt.limit})
+			store := newStore(t, tt.client, &redisstore.Options{Timeout: tt.limit})
 
 			fresh, err := store.Claim(t.Context(), messageID, time.Minute)
 
@@ -185,9 +185,9 @@ func TestStore_RedisUnavailable(t *testing.T) {
 	}
 }
 
-func TestStore_ClaimCanceled(t *testing.T) {
+func TestReplays_ClaimCanceled(t *testing.T) {
 	t.Parallel()
-	store := newStore(t, silentClient(t), &redis.Options{Timeout: time.Hour})
+	store := newStore(t, silentClient(t), &redisstore.Options{Timeout: time.Hour})
 	reason := errors.New("caller gone")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	claimed := make(chan error)
@@ -204,7 +204,7 @@ func TestStore_ClaimCanceled(t *testing.T) {
 }
 
 // failingClient returns a client whose commands all fail with err.
-func failingClient(t testing.TB, err error) *goredis.Client {
+func failingClient(t testing.TB, err error) *redis.Client {
 	t.Helper()
 	client := unreachableClient(t)
 	client.AddHook(hook{err})
@@ -213,24 +213,24 @@ func failingClient(t testing.TB, err error) *goredis.Client {
 
 type hook struct{ err error }
 
-func (h hook) DialHook(next goredis.DialHook) goredis.DialHook { return next }
+func (h hook) DialHook(next redis.DialHook) redis.DialHook { return next }
 
-func (h hook) ProcessHook(goredis.ProcessHook) goredis.ProcessHook {
-	return func(_ context.Context, cmd goredis.Cmder) error {
+func (h hook) ProcessHook(redis.ProcessHook) redis.ProcessHook {
+	return func(_ context.Context, cmd redis.Cmder) error {
 		cmd.SetErr(h.err)
 		return h.err
 	}
 }
 
-func (h hook) ProcessPipelineHook(next goredis.ProcessPipelineHook) goredis.ProcessPipelineHook {
+func (h hook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return next
 }
 
-func TestNew_InvalidArguments(t *testing.T) {
+func TestNewReplays_InvalidArguments(t *testing.T) {
 	t.Parallel()
 
-	_, noClient := redis.New(nil, nil)
-	_, negative := redis.New(unreachableClient(t), &redis.Options{Timeout: -1})
+	_, noClient := redisstore.NewReplays(nil, nil)
+	_, negative := redisstore.NewReplays(unreachableClient(t), &redisstore.Options{Timeout: -1})
 
 	if noClient == nil || negative == nil {
 		t.Errorf("errors = %v for a nil client, %v for a negative timeout; want errors", noClient, negative)

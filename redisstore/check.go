@@ -1,4 +1,4 @@
-package redis
+package redisstore
 
 import (
 	"context"
@@ -8,10 +8,10 @@ import (
 	"strings"
 	"sync"
 
-	goredis "github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9"
 )
 
-// Errors of [Store.Check]. Test for them with [errors.Is].
+// Errors of [Replays.Check]. Test for them with [errors.Is].
 var (
 	// ErrEviction means that Redis evicts keys when its memory is full. After a claim was evicted, a
 	// copy of its message is accepted, so fail the deployment.
@@ -35,21 +35,21 @@ var (
 // claims fail and no message is accepted.
 //
 // Check returns within Options.Timeout.
-func (s *Store) Check(ctx context.Context) error {
+func (s *Replays) Check(ctx context.Context) error {
 	_, err := withTimeout(ctx, s.timeout, func(ctx context.Context) (struct{}, error) {
 		return struct{}{}, checkPolicies(ctx, s.client)
 	})
 	if err != nil {
-		return fmt.Errorf("redis replay store: check: %w", err)
+		return fmt.Errorf("redisstore: check: %w", err)
 	}
 	return nil
 }
 
 // checkPolicies checks every server that stores claims, and returns each distinct error once.
-func checkPolicies(ctx context.Context, client goredis.UniversalClient) error {
+func checkPolicies(ctx context.Context, client redis.UniversalClient) error {
 	var mu sync.Mutex // guards found
 	var found []error
-	check := func(ctx context.Context, server *goredis.Client) error {
+	check := func(ctx context.Context, server *redis.Client) error {
 		if err := checkPolicy(ctx, server); err != nil {
 			mu.Lock()
 			defer mu.Unlock()
@@ -61,11 +61,11 @@ func checkPolicies(ctx context.Context, client goredis.UniversalClient) error {
 	}
 	var err error
 	switch c := client.(type) {
-	case *goredis.ClusterClient:
+	case *redis.ClusterClient:
 		err = c.ForEachMaster(ctx, check)
-	case *goredis.Ring:
+	case *redis.Ring:
 		err = c.ForEachShard(ctx, check)
-	case *goredis.Client:
+	case *redis.Client:
 		err = check(ctx, c)
 	default:
 		return fmt.Errorf("client is a %T: %w", client, ErrPolicyUnknown)
@@ -77,10 +77,10 @@ func checkPolicies(ctx context.Context, client goredis.UniversalClient) error {
 }
 
 // checkPolicy checks the policy of one server.
-func checkPolicy(ctx context.Context, server *goredis.Client) error {
+func checkPolicy(ctx context.Context, server *redis.Client) error {
 	info, err := server.Info(ctx, "memory").Result()
 	if err != nil {
-		if _, replied := errors.AsType[goredis.Error](err); replied && (strings.HasPrefix(err.Error(), "NOPERM") || strings.HasPrefix(err.Error(), "ERR unknown command")) {
+		if _, replied := errors.AsType[redis.Error](err); replied && (strings.HasPrefix(err.Error(), "NOPERM") || strings.HasPrefix(err.Error(), "ERR unknown command")) {
 			return ErrPolicyUnknown
 		}
 		return redacted(replaceTimeout(ctx, err))

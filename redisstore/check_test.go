@@ -1,4 +1,4 @@
-package redis_test
+package redisstore_test
 
 import (
 	"context"
@@ -9,9 +9,9 @@ import (
 	"testing"
 	"time"
 
-	goredis "github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9"
 
-	"github.com/idverify/idverify-go/replaystore/redis"
+	"github.com/idverify/idverify-go/redisstore"
 )
 
 // isCheckError reports whether err is want and no other error of Check.
@@ -19,15 +19,15 @@ func isCheckError(err, want error) bool {
 	if want == nil {
 		return err == nil
 	}
-	for _, result := range []error{redis.ErrEviction, redis.ErrPolicyUnknown} {
+	for _, result := range []error{redisstore.ErrEviction, redisstore.ErrPolicyUnknown} {
 		if errors.Is(err, result) != (result == want) {
 			return false
 		}
 	}
-	return strings.HasPrefix(err.Error(), "redis replay store: check: ")
+	return strings.HasPrefix(err.Error(), "redisstore: check: ")
 }
 
-func TestStore_Check(t *testing.T) {
+func TestReplays_Check(t *testing.T) {
 	t.Parallel()
 	srv := startServer(t)
 	admin := srv.client(t)
@@ -40,13 +40,13 @@ func TestStore_Check(t *testing.T) {
 	}{
 		{"100mb", "noeviction", nil},
 		{"0", "allkeys-lru", nil},
-		{"100mb", "allkeys-lru", redis.ErrEviction},
-		{"100mb", "allkeys-lfu", redis.ErrEviction},
-		{"100mb", "allkeys-random", redis.ErrEviction},
-		{"100mb", "volatile-lru", redis.ErrEviction},
-		{"100mb", "volatile-lfu", redis.ErrEviction},
-		{"100mb", "volatile-random", redis.ErrEviction},
-		{"100mb", "volatile-ttl", redis.ErrEviction},
+		{"100mb", "allkeys-lru", redisstore.ErrEviction},
+		{"100mb", "allkeys-lfu", redisstore.ErrEviction},
+		{"100mb", "allkeys-random", redisstore.ErrEviction},
+		{"100mb", "volatile-lru", redisstore.ErrEviction},
+		{"100mb", "volatile-lfu", redisstore.ErrEviction},
+		{"100mb", "volatile-random", redisstore.ErrEviction},
+		{"100mb", "volatile-ttl", redisstore.ErrEviction},
 		{"1", "noeviction", nil}, // full
 	} {
 		if err := errors.Join(
@@ -67,14 +67,14 @@ func TestStore_Check(t *testing.T) {
 	}
 }
 
-func TestStore_CheckWithoutPermission(t *testing.T) {
+func TestReplays_CheckWithoutPermission(t *testing.T) {
 	t.Parallel()
 	srv := startServer(t, "--user", "default", "on", "nopass", "~*", "+@all", "-info")
 	store := srv.store(t)
 
 	err := store.Check(t.Context())
 
-	if !isCheckError(err, redis.ErrPolicyUnknown) {
+	if !isCheckError(err, redisstore.ErrPolicyUnknown) {
 		t.Errorf("error = %v, want ErrPolicyUnknown", err)
 	}
 	if fresh, err := store.Claim(t.Context(), messageID, time.Minute); !fresh || err != nil {
@@ -88,24 +88,24 @@ type redisError string
 func (e redisError) Error() string { return string(e) }
 func (redisError) RedisError()     {}
 
-// TestStore_CheckUnusualReplies checks replies that the Redis server of the tests does not send.
-func TestStore_CheckUnusualReplies(t *testing.T) {
+// TestReplays_CheckUnusualReplies checks replies that the Redis server of the tests does not send.
+func TestReplays_CheckUnusualReplies(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		name, info string
 		reply      error
 		want       error
 	}{
-		{"no policy", "# Memory\r\nused_memory:1\r\nmaxmemory:100\r\n", nil, redis.ErrPolicyUnknown},
-		{"policy without limit", "maxmemory_policy:volatile-lru\r\n", nil, redis.ErrEviction},
+		{"no policy", "# Memory\r\nused_memory:1\r\nmaxmemory:100\r\n", nil, redisstore.ErrPolicyUnknown},
+		{"policy without limit", "maxmemory_policy:volatile-lru\r\n", nil, redisstore.ErrEviction},
 		{"noeviction without limit", "maxmemory_policy:noeviction\r\n", nil, nil},
-		{"empty", "", nil, redis.ErrPolicyUnknown},
-		{"command renamed", "", redisError("ERR unknown command 'info', with args beginning with: 'memory'"), redis.ErrPolicyUnknown},
+		{"empty", "", nil, redisstore.ErrPolicyUnknown},
+		{"command renamed", "", redisError("ERR unknown command 'info', with args beginning with: 'memory'"), redisstore.ErrPolicyUnknown},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			client := unreachableClient(t)
-			client.AddHook(hookFunc(func(cmd goredis.Cmder) error { cmd.(*goredis.StringCmd).SetVal(tt.info); return tt.reply }))
+			client.AddHook(hookFunc(func(cmd redis.Cmder) error { cmd.(*redis.StringCmd).SetVal(tt.info); return tt.reply }))
 
 			err := newStore(t, client, nil).Check(t.Context())
 
@@ -117,25 +117,25 @@ func TestStore_CheckUnusualReplies(t *testing.T) {
 }
 
 // otherClient is a client of another type, such as one that adds metrics.
-type otherClient struct{ goredis.UniversalClient }
+type otherClient struct{ redis.UniversalClient }
 
-func TestStore_CheckUnknownClientType(t *testing.T) {
+func TestReplays_CheckUnknownClientType(t *testing.T) {
 	t.Parallel()
 	srv := startServer(t)
 
 	err := newStore(t, otherClient{srv.client(t)}, nil).Check(t.Context())
 
-	if !isCheckError(err, redis.ErrPolicyUnknown) || !strings.Contains(err.Error(), "client is a redis_test.otherClient") {
+	if !isCheckError(err, redisstore.ErrPolicyUnknown) || !strings.Contains(err.Error(), "client is a redisstore_test.otherClient") {
 		t.Errorf("error = %v, want ErrPolicyUnknown and the type of the client", err)
 	}
 }
 
-func TestStore_CheckWithoutRedis(t *testing.T) {
+func TestReplays_CheckWithoutRedis(t *testing.T) {
 	t.Parallel()
 	loading := redisError("LOADING Redis is loading the dataset in memory")
 	for _, tt := range []struct {
 		name   string
-		client goredis.UniversalClient
+		client redis.UniversalClient
 		limit  time.Duration
 		want   string
 	}{
@@ -147,9 +147,9 @@ func TestStore_CheckWithoutRedis(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 
-			err := newStore(t, tt.client, &redis.Options{Timeout: tt.limit}).Check(t.Context())
+			err := newStore(t, tt.client, &redisstore.Options{Timeout: tt.limit}).Check(t.Context())
 
-			if err == nil || !strings.Contains(err.Error(), tt.want) || errors.Is(err, redis.ErrEviction) || errors.Is(err, redis.ErrPolicyUnknown) {
+			if err == nil || !strings.Contains(err.Error(), tt.want) || errors.Is(err, redisstore.ErrEviction) || errors.Is(err, redisstore.ErrPolicyUnknown) {
 				t.Fatalf("error = %v, want one that contains %q", err, tt.want)
 			}
 			if strings.Contains(err.Error(), "/none") || strings.Contains(err.Error(), "10.0") {
@@ -159,8 +159,8 @@ func TestStore_CheckWithoutRedis(t *testing.T) {
 	}
 }
 
-// TestStore_CheckAllServers makes the second of two servers evict keys.
-func TestStore_CheckAllServers(t *testing.T) {
+// TestReplays_CheckAllServers makes the second of two servers evict keys.
+func TestReplays_CheckAllServers(t *testing.T) {
 	t.Parallel()
 	keeps := startServer(t)
 	evicts := startServer(t, "--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lfu")
@@ -168,40 +168,40 @@ func TestStore_CheckAllServers(t *testing.T) {
 	dial := func(ctx context.Context, _, addr string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, "unix", sockets[addr])
 	}
-	cluster := func(names ...string) goredis.UniversalClient {
-		slots := make([]goredis.ClusterSlot, len(names))
+	cluster := func(names ...string) redis.UniversalClient {
+		slots := make([]redis.ClusterSlot, len(names))
 		for i, name := range names {
-			slots[i] = goredis.ClusterSlot{Start: i * 8192, End: i*8192 + 8191, Nodes: []goredis.ClusterNode{{Addr: name + ".test:6379"}}}
+			slots[i] = redis.ClusterSlot{Start: i * 8192, End: i*8192 + 8191, Nodes: []redis.ClusterNode{{Addr: name + ".test:6379"}}}
 		}
-		client := goredis.NewClusterClient(&goredis.ClusterOptions{
-			ClusterSlots: func(context.Context) ([]goredis.ClusterSlot, error) { return slots, nil },
+		client := redis.NewClusterClient(&redis.ClusterOptions{
+			ClusterSlots: func(context.Context) ([]redis.ClusterSlot, error) { return slots, nil },
 			Dialer:       dial,
 		})
 		t.Cleanup(func() { client.Close() })
 		return client
 	}
-	ring := func(names ...string) goredis.UniversalClient {
+	ring := func(names ...string) redis.UniversalClient {
 		addrs := make(map[string]string)
 		for _, name := range names {
 			addrs[name] = name + ".test:6379"
 		}
-		client := goredis.NewRing(&goredis.RingOptions{Addrs: addrs, Dialer: dial})
+		client := redis.NewRing(&redis.RingOptions{Addrs: addrs, Dialer: dial})
 		t.Cleanup(func() { client.Close() })
 		return client
 	}
 	for name, tt := range map[string]struct {
-		client goredis.UniversalClient
+		client redis.UniversalClient
 		want   error
 	}{
 		"cluster that keeps claims":         {cluster("keeps"), nil},
-		"cluster with one that evicts them": {cluster("keeps", "evicts"), redis.ErrEviction},
+		"cluster with one that evicts them": {cluster("keeps", "evicts"), redisstore.ErrEviction},
 		"ring that keeps claims":            {ring("keeps"), nil},
-		"ring with one that evicts them":    {ring("keeps", "evicts"), redis.ErrEviction},
+		"ring with one that evicts them":    {ring("keeps", "evicts"), redisstore.ErrEviction},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
-			err := newStore(t, tt.client, &redis.Options{Timeout: time.Minute}).Check(t.Context())
+			err := newStore(t, tt.client, &redisstore.Options{Timeout: time.Minute}).Check(t.Context())
 
 			if !isCheckError(err, tt.want) {
 				t.Errorf("error = %v, want %v", err, tt.want)
@@ -210,10 +210,10 @@ func TestStore_CheckAllServers(t *testing.T) {
 	}
 }
 
-func TestNew_SendsNothing(t *testing.T) {
+func TestNewReplays_SendsNothing(t *testing.T) {
 	t.Parallel()
 	var dials atomic.Int32
-	client := newClient(t, &goredis.Options{Dialer: func(context.Context, string, string) (net.Conn, error) {
+	client := newClient(t, &redis.Options{Dialer: func(context.Context, string, string) (net.Conn, error) {
 		dials.Add(1)
 		return nil, errors.New("connection refused")
 	}})

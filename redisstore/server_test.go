@@ -1,4 +1,4 @@
-package redis_test
+package redisstore_test
 
 import (
 	"bytes"
@@ -11,13 +11,13 @@ import (
 	"testing"
 	"time"
 
-	goredis "github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9"
 
-	"github.com/idverify/idverify-go/replaystore/redis"
+	"github.com/idverify/idverify-go/redisstore"
 )
 
 func TestMain(m *testing.M) {
-	goredis.SetLogger(discard{}) // it logs each failed connection
+	redis.SetLogger(discard{}) // it logs each failed connection
 	m.Run()
 }
 
@@ -69,7 +69,7 @@ func (s *server) start(t testing.TB) {
 	if err := s.process.Start(); err != nil {
 		t.Fatal(err)
 	}
-	client := goredis.NewClient(&goredis.Options{Network: "unix", Addr: s.socket(), MaxRetries: 1000, MaxRetryBackoff: 10 * time.Millisecond})
+	client := redis.NewClient(&redis.Options{Network: "unix", Addr: s.socket(), MaxRetries: 1000, MaxRetryBackoff: 10 * time.Millisecond})
 	defer client.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -90,28 +90,28 @@ func (s *server) socket() string { return filepath.Join(s.dir, "s") }
 
 // client returns a new client of s. It waits up to a minute for a reply, because the machine can be
 // busy, and fails at once if the server does not run.
-func (s *server) client(t testing.TB) *goredis.Client {
+func (s *server) client(t testing.TB) *redis.Client {
 	t.Helper()
-	return newClient(t, &goredis.Options{Network: "unix", Addr: s.socket(), MaxRetries: 1, DialerRetries: 1,
+	return newClient(t, &redis.Options{Network: "unix", Addr: s.socket(), MaxRetries: 1, DialerRetries: 1,
 		DialTimeout: time.Minute, ReadTimeout: time.Minute, WriteTimeout: time.Minute, PoolTimeout: time.Minute})
 }
 
 // store returns a store with its own client, like that of a replica.
-func (s *server) store(t testing.TB) *redis.Store {
+func (s *server) store(t testing.TB) *redisstore.Replays {
 	t.Helper()
-	return newStore(t, s.client(t), &redis.Options{Timeout: time.Minute})
+	return newStore(t, s.client(t), &redisstore.Options{Timeout: time.Minute})
 }
 
-func newClient(t testing.TB, opts *goredis.Options) *goredis.Client {
+func newClient(t testing.TB, opts *redis.Options) *redis.Client {
 	t.Helper()
-	client := goredis.NewClient(opts)
+	client := redis.NewClient(opts)
 	t.Cleanup(func() { client.Close() })
 	return client
 }
 
-func newStore(t testing.TB, client goredis.UniversalClient, opts *redis.Options) *redis.Store {
+func newStore(t testing.TB, client redis.UniversalClient, opts *redisstore.Options) *redisstore.Replays {
 	t.Helper()
-	store, err := redis.New(client, opts)
+	store, err := redisstore.NewReplays(client, opts)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -119,18 +119,18 @@ func newStore(t testing.TB, client goredis.UniversalClient, opts *redis.Options)
 }
 
 // unreachableClient returns a client of a server that does not run.
-func unreachableClient(t testing.TB) *goredis.Client {
+func unreachableClient(t testing.TB) *redis.Client {
 	t.Helper()
-	return newClient(t, &goredis.Options{Network: "unix", Addr: filepath.Join(t.TempDir(), "none")})
+	return newClient(t, &redis.Options{Network: "unix", Addr: filepath.Join(t.TempDir(), "none")})
 }
 
 // silentClient returns a client of a server that accepts connections and never replies.
-func silentClient(t testing.TB) *goredis.Client {
+func silentClient(t testing.TB) *redis.Client {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { listener.Close() })
-	return newClient(t, &goredis.Options{Addr: listener.Addr().String()})
+	return newClient(t, &redis.Options{Addr: listener.Addr().String()})
 }

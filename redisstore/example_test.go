@@ -1,19 +1,19 @@
-package redis_test
+package redisstore_test
 
 import (
 	"fmt"
 
-	goredis "github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9"
 
-	"github.com/idverify/idverify-go/replaystore/redis"
+	"github.com/idverify/idverify-go/redisstore"
 	"github.com/idverify/idverify-go/signature"
 )
 
 // Every replica uses the same Redis and the same prefix.
 func Example() {
-	client := goredis.NewClient(&goredis.Options{Addr: "redis:6379"})
+	client := redis.NewClient(&redis.Options{Addr: "redis:6379"})
 	defer client.Close()
-	replays, err := redis.New(client, &redis.Options{Prefix: "shop:replay:"})
+	replays, err := redisstore.NewReplays(client, &redisstore.Options{Prefix: "shop:replay:"})
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -1,4 +1,4 @@
-package redis_test
+package redisstore_test
 
 import (
 	"bytes"
@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/idverify/idverify-go"
-	"github.com/idverify/idverify-go/replaystore/redis"
+	"github.com/idverify/idverify-go/redisstore"
 	"github.com/idverify/idverify-go/sandboxfake"
 	"github.com/idverify/idverify-go/signature"
 )
@@ -33,7 +33,7 @@ type shop struct {
 	handled map[string]int
 }
 
-func newShop(t testing.TB, service *sandboxfake.Server, store func(testing.TB) *redis.Store) *shop {
+func newShop(t testing.TB, service *sandboxfake.Server, store func(testing.TB) *redisstore.Replays) *shop {
 	t.Helper()
 	s := &shop{handled: make(map[string]int)}
 	for range replicas {
@@ -146,7 +146,7 @@ func (s *shop) checkHandled(t testing.TB, n int) {
 	}
 }
 
-func TestStore_ConcurrentReplicas(t *testing.T) {
+func TestReplays_ConcurrentReplicas(t *testing.T) {
 	t.Parallel()
 	const checks = 100
 	srv := startServer(t)
@@ -189,10 +189,10 @@ type message struct {
 	body    []byte
 }
 
-// TestStore_RedisRestart kills Redis under load, and restarts it from its append-only file after
+// TestReplays_RedisRestart kills Redis under load, and restarts it from its append-only file after
 // some messages got a 503 response. It sends a copy of every accepted message, and another one
 // after the restart. No copy may be accepted.
-func TestStore_RedisRestart(t *testing.T) {
+func TestReplays_RedisRestart(t *testing.T) {
 	t.Parallel()
 	const checks, killAfter, restartAfter = 300, 100, 20
 	srv := startServer(t, "--appendonly", "yes", "--appendfsync", "always")

@@ -1,4 +1,4 @@
-module github.com/idverify/idverify-go/replaystore/redis
+module github.com/idverify/idverify-go/redisstore
 
 go 1.26.0
 
@@ -28,4 +28,4 @@ require (
 	golang.org/x/text v0.43.0 // indirect
 )
 
-replace github.com/idverify/idverify-go => ../..
+replace github.com/idverify/idverify-go => ..

@@ -1,4 +1,4 @@
-package redis
+package redisstore
 
 import (
 	"context"
@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	goredis "github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9"
 
 	"github.com/idverify/idverify-go/internal/redact"
 	"github.com/idverify/idverify-go/signature"
@@ -21,18 +21,18 @@ const (
 	defaultTimeout = 2 * time.Second
 )
 
-// Store is a [signature.ReplayStore] in Redis. It is safe for concurrent use, and any number of
+// Replays is a [signature.ReplayStore] in Redis. It is safe for concurrent use, and any number of
 // processes may share one Redis.
-type Store struct {
-	client  goredis.UniversalClient
+type Replays struct {
+	client  redis.UniversalClient
 	prefix  string
 	timeout time.Duration
 	open    openClaims
 }
 
-var _ signature.ReplayStore = (*Store)(nil)
+var _ signature.ReplayStore = (*Replays)(nil)
 
-// Options configures [New]. The zero value of a field selects its default.
+// Options configures [NewReplays]. The zero value of a field selects its default.
 type Options struct {
 	// Prefix is the prefix of every key. 64 hexadecimal characters follow it. All verifiers of the
 	// same host must use the same prefix. The default is "idverify:replay:".
@@ -44,14 +44,14 @@ type Options struct {
 	Timeout time.Duration
 }
 
-// New returns a Store that uses client: a Client, a ClusterClient, a Ring or a failover client. The
-// caller closes the client when the store is no longer used. New does not connect to Redis; call
-// [Store.Check] to check its configuration. opts may be nil.
-func New(client goredis.UniversalClient, opts *Options) (*Store, error) {
+// NewReplays returns a store that uses client: a Client, a ClusterClient, a Ring or a failover
+// client. The caller closes the client when the store is no longer used. NewReplays does not connect
+// to Redis; call [Replays.Check] to check its configuration. opts may be nil.
+func NewReplays(client redis.UniversalClient, opts *Options) (*Replays, error) {
 	if opts == nil {
 		opts = &Options{}
 	}
-	s := &Store{client: client, prefix: opts.Prefix, timeout: opts.Timeout, open: newOpenClaims()}
+	s := &Replays{client: client, prefix: opts.Prefix, timeout: opts.Timeout, open: newOpenClaims()}
 	if s.prefix == "" {
 		s.prefix = defaultPrefix
 	}
@@ -60,9 +60,9 @@ func New(client goredis.UniversalClient, opts *Options) (*Store, error) {
 	}
 	switch {
 	case client == nil:
-		return nil, errors.New("redis replay store: new: client is nil")
+		return nil, errors.New("redisstore: new replays: client is nil")
 	case s.timeout < 0:
-		return nil, errors.New("redis replay store: new: Options.Timeout must not be negative")
+		return nil, errors.New("redisstore: new replays: Options.Timeout must not be negative")
 	}
 	return s, nil
 }
@@ -71,9 +71,9 @@ func New(client goredis.UniversalClient, opts *Options) (*Store, error) {
 // time, it returns an error that matches the error of the client or of ctx.
 //
 // Redis may have recorded a claim although Claim returned an error. At most one later call of this
-// Store then returns true, so that a user can reload a redirect after the error. After a restart,
+// store then returns true, so that a user can reload a redirect after the error. After a restart,
 // or if too many claims failed before it, no later call returns true until the record expires.
-func (s *Store) Claim(ctx context.Context, id [32]byte, ttl time.Duration) (fresh bool, err error) {
+func (s *Replays) Claim(ctx context.Context, id [32]byte, ttl time.Duration) (fresh bool, err error) {
 	// The claim of a copy that was received in time can take up to the timeout.
 	ttl = max(ttl, 0) + s.timeout
 	claim := s.open.begin(id)
@@ -83,7 +83,7 @@ func (s *Store) Claim(ctx context.Context, id [32]byte, ttl time.Duration) (fres
 	})
 	fresh = s.open.end(claim, recorded, err, ttl)
 	if err != nil {
-		return false, fmt.Errorf("redis replay store: claim: %w", redacted(err))
+		return false, fmt.Errorf("redisstore: claim: %w", redacted(err))
 	}
 	return fresh, nil
 }
@@ -91,13 +91,13 @@ func (s *Store) Claim(ctx context.Context, id [32]byte, ttl time.Duration) (fres
 // record sets key to value unless the key exists, and reports whether the key then contains value.
 // If a reply is lost, the client sends the command again and finds that the key exists. The value
 // shows whether this process has recorded it.
-func (s *Store) record(ctx context.Context, key, value string, ttl time.Duration) (own bool, err error) {
+func (s *Replays) record(ctx context.Context, key, value string, ttl time.Duration) (own bool, err error) {
 	own, err = s.client.SetNX(ctx, key, value, (ttl + time.Millisecond - 1).Truncate(time.Millisecond)).Result()
 	if own || err != nil {
 		return own, err
 	}
 	holder, err := s.client.Get(ctx, key).Result()
-	if errors.Is(err, goredis.Nil) {
+	if errors.Is(err, redis.Nil) {
 		return false, errVanished
 	}
 	return holder == value, err

@@ -1,11 +1,10 @@
-// Package redis stores the replay claims of a verifier in Redis. All processes that serve one host
-// then reject a copy of a message, whichever process received the first one. Use it for redirects;
-// callbacks need no replay store if you process each check ID once, as with module inbox.
+// Package redisstore stores the replay claims of a verifier in Redis. All processes that serve one
+// host then reject a copy of a message, whichever process received the first one. Use it for
+// redirects; callbacks need no replay store if you process each check ID once, as with module inbox.
 //
-// [Store] implements [signature.ReplayStore] with a client of go-redis. That package has the same
-// name as this one; import one of them under another name:
+// [Replays] implements [signature.ReplayStore] with a client of go-redis:
 //
-//	replays, err := redis.New(goredis.NewClient(&goredis.Options{Addr: "redis:6379"}), nil)
+//	replays, err := redisstore.NewReplays(redis.NewClient(&redis.Options{Addr: "redis:6379"}), nil)
 //	…
 //	verifier, err := signature.NewVerifier(keys, hosts, &signature.VerifierOptions{Replay: replays})
 //
@@ -17,7 +16,7 @@
 // If Redis evicts a claim before it expires, the verifier accepts a copy of the message, and your
 // handler is called a second time with the same check ID. Set maxmemory-policy noeviction to keep
 // all claims. If Redis is full, it then returns an error, and the service sends the callback again.
-// [Store.Check] returns [ErrEviction] for any other policy, unless maxmemory is not set. Call it at
+// [Replays.Check] returns [ErrEviction] for any other policy, unless maxmemory is not set. Call it at
 // startup, fail the deployment on ErrEviction, and log any other error and continue.
 //
 // To keep claims across a restart, set appendonly yes and appendfsync always. A failover loses the
@@ -32,4 +31,4 @@
 // The service does not send a redirect again, but the user can reload it within the clock skew.
 // Redis may have recorded a claim although Claim returned an error. Then at most one later call in
 // the same process succeeds. A reload that reaches another process is rejected as a replay.
-package redis
+package redisstore
