@@ -11,19 +11,19 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Errors of [Replays.Check]. Test for them with [errors.Is].
+// Errors of Check. Test for them with [errors.Is].
 var (
 	// ErrEviction means that Redis evicts keys when its memory is full. After a claim was evicted, a
 	// copy of its message is accepted, so fail the deployment.
-	ErrEviction = errors.New("claims may be evicted before they expire (set maxmemory-policy noeviction)")
+	ErrEviction = errors.New("keys may be evicted before they expire (set maxmemory-policy noeviction)")
 
 	// ErrPolicyUnknown means that Check cannot read the policy. Log it, continue, and check the
 	// configuration of Redis by other means.
 	ErrPolicyUnknown = errors.New("cannot read the eviction policy (allow the command INFO, or check that maxmemory-policy is noeviction)")
 )
 
-// Check reports whether Redis keeps claims until they expire. Call it at startup. It sends INFO to
-// the server, or to each master of a cluster and each shard of a ring, and returns
+// Check reports whether Redis keeps claims and flows until they expire. Call it at startup. It sends
+// INFO to the server, or to each master of a cluster and each shard of a ring, and returns
 //   - nil if maxmemory-policy is noeviction or maxmemory is not set,
 //   - an error that wraps [ErrEviction] and contains the policy if it is not noeviction,
 //   - an error that wraps [ErrPolicyUnknown] if the user may not send INFO, if the reply does not
@@ -32,10 +32,10 @@ var (
 //   - the client's error if Redis is unavailable.
 //
 // Fail the deployment on ErrEviction. Log any other error and continue: while Redis is unavailable,
-// claims fail and no message is accepted.
+// claims fail, no message is accepted and no check starts.
 //
 // Check returns within Options.Timeout.
-func (s *Replays) Check(ctx context.Context) error {
+func (s *server) Check(ctx context.Context) error {
 	_, err := withTimeout(ctx, s.timeout, func(ctx context.Context) (struct{}, error) {
 		return struct{}{}, checkPolicies(ctx, s.client)
 	})
@@ -45,7 +45,7 @@ func (s *Replays) Check(ctx context.Context) error {
 	return nil
 }
 
-// checkPolicies checks every server that stores claims, and returns each distinct error once.
+// checkPolicies checks every server that stores keys, and returns each distinct error once.
 func checkPolicies(ctx context.Context, client redis.UniversalClient) error {
 	var mu sync.Mutex // guards found
 	var found []error

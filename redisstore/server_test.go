@@ -13,11 +13,13 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/idverify/idverify-go/internal/killtest"
 	"github.com/idverify/idverify-go/redisstore"
 )
 
 func TestMain(m *testing.M) {
 	redis.SetLogger(discard{}) // it logs each failed connection
+	killtest.Main(openFlows)
 	m.Run()
 }
 
@@ -100,6 +102,12 @@ func (s *server) client(t testing.TB) *redis.Client {
 func (s *server) store(t testing.TB) *redisstore.Replays {
 	t.Helper()
 	return newStore(t, s.client(t), &redisstore.Options{Timeout: time.Minute})
+}
+
+// flows returns a store of flows with its own client, like that of a replica.
+func (s *server) flows(t testing.TB) *redisstore.Flows {
+	t.Helper()
+	return newFlows(t, s.client(t), &redisstore.Options{Timeout: time.Minute})
 }
 
 func newClient(t testing.TB, opts *redis.Options) *redis.Client {

@@ -42,6 +42,7 @@ var importRules = []importRule{
 	{pkg: ".", local: "internal/redact internal/renewals internal/wire signature", external: "github.com/hashicorp/go-retryablehttp golang.org/x/oauth2"},
 	{pkg: "checkflow", local: "internal/redact signature ."},
 	{pkg: "checkflow/storetest", local: "checkflow"},
+	{pkg: "internal/killtest", local: "checkflow"},
 	{pkg: "sandboxfake/internal/memnet"},
 	{pkg: "sandboxfake/internal/rsql"},
 	{pkg: "sandboxfake/internal/vclock"},
