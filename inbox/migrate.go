@@ -41,7 +41,7 @@ var migrations embed.FS
 
 // schemaVersion is the version of the schema that this code needs: the number of the last file in
 // migrations.
-const schemaVersion = 2
+const schemaVersion = 3
 
 // migrationLock is the key of the advisory lock that prevents concurrent migrations in PostgreSQL.
 const migrationLock = 0x1d7e51f7

@@ -51,19 +51,29 @@ const queryTimeout = 30 * time.Second
 const purgeBatch = 500
 
 // Purge deletes the entries that were processed longer than [Options].Retention ago, in batches of
-// 500, and returns their number. Later callbacks of their checks are ignored.
+// 500, and returns their number. Later callbacks of their checks are ignored. It also deletes the
+// expired flows of [Inbox.Flows].
 func (i *Inbox) Purge(ctx context.Context) (deleted int64, err error) {
-	if i.opts.Retention < 0 {
-		return 0, nil
+	if i.opts.Retention >= 0 {
+		before := i.now() - i.opts.Retention.Microseconds()
+		deleted, err = purgeAll(ctx, func(ctx context.Context) (int64, error) { return i.purgeBatch(ctx, before) })
 	}
-	before := i.now() - i.opts.Retention.Microseconds()
+	if err == nil {
+		_, err = purgeAll(ctx, i.purgeFlowBatch)
+	}
+	if err != nil {
+		return deleted, fmt.Errorf("inbox: purge: %w", err)
+	}
+	return deleted, nil
+}
+
+// purgeAll deletes batches until one is not full.
+func purgeAll(ctx context.Context, deleteBatch func(context.Context) (int64, error)) (deleted int64, err error) {
 	for {
-		n, err := i.purgeBatch(ctx, before)
-		if err != nil {
-			return deleted, fmt.Errorf("inbox: purge: %w", err)
-		}
-		if deleted += n; n < purgeBatch {
-			return deleted, nil
+		n, err := deleteBatch(ctx)
+		deleted += n
+		if err != nil || n < purgeBatch {
+			return deleted, err
 		}
 	}
 }

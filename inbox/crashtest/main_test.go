@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/idverify/idverify-go/inbox"
+	"github.com/idverify/idverify-go/internal/killtest"
 )
 
 // childVariable contains the config of a backend process, as JSON.
@@ -30,6 +31,7 @@ type config struct {
 }
 
 func TestMain(m *testing.M) {
+	killtest.Main(openFlows)
 	text, child := os.LookupEnv(childVariable)
 	if !child {
 		os.Exit(m.Run())

@@ -1,0 +1,109 @@
+package inbox_test
+
+import (
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/idverify/idverify-go/checkflow"
+	"github.com/idverify/idverify-go/checkflow/storetest"
+	"github.com/idverify/idverify-go/inbox"
+	"github.com/idverify/idverify-go/internal/killtest"
+)
+
+// TestInbox_Flows uses two connection pools, like two processes.
+func TestInbox_Flows(t *testing.T) {
+	onDatabases(t, func(t *testing.T, d database) {
+		for name, max := range map[string]int{"default": 0, "full": 100} {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				source := d.source(t)
+				var stores []checkflow.Store
+				for range 2 {
+					db := openDB(t, d.driver, source)
+					db.SetMaxOpenConns(8)
+					stores = append(stores, newInbox(t, db, d.dialect, nil).Flows(max))
+				}
+
+				storetest.Run(t, func(*testing.T) checkflow.Store { return killtest.Alternate(stores...) })
+			})
+		}
+	}, serializable)
+}
+
+func TestInbox_FlowsFull(t *testing.T) {
+	onDatabases(t, func(t *testing.T, d database) {
+		db := d.open(t)
+		var now atomic.Int64
+		checks := newInbox(t, db, d.dialect, &inbox.Options{Now: func() time.Time { return time.UnixMicro(now.Load()) }})
+		flows := checks.Flows(2)
+		add := func(checkID string, ttl time.Duration) error {
+			return flows.Add(t.Context(), checkflow.Flow{CheckID: checkID, Owner: sha256.Sum256(nil), State: checkflow.Started}, ttl)
+		}
+
+		first, second := add("a", time.Hour), add("b", time.Minute)
+		now.Store(time.Minute.Microseconds() - 1)
+		early, again := add("c", time.Hour), add("b", time.Hour)
+		now.Add(1)
+		late := add("c", time.Hour)
+		full := flows.Available(t.Context())
+
+		if first != nil || second != nil || late != nil {
+			t.Errorf("Add = %v and %v with room, %v after a flow expired; want no error", first, second, late)
+		}
+		if !errors.Is(early, checkflow.ErrFull) || !errors.Is(again, checkflow.ErrExists) || !errors.Is(full, checkflow.ErrFull) {
+			t.Errorf("Add = %v, of an existing flow %v, Available = %v; want ErrFull, ErrExists, ErrFull", early, again, full)
+		}
+		if _, reason, err := flows.Claim(t.Context(), "a", sha256.Sum256(nil), true); reason != "" || err != nil {
+			t.Errorf("Claim of a live flow = %q, %v; want success", reason, err)
+		}
+		if rows := dump(t, db, "idverify_flows"); strings.Count(rows, "\n") != 2 {
+			t.Errorf("rows = %s, want 2: Add deletes expired flows", rows)
+		}
+	})
+}
+
+// TestInbox_PurgeFlows checks that phone numbers do not stay in the database.
+func TestInbox_PurgeFlows(t *testing.T) {
+	onDatabases(t, func(t *testing.T, d database) {
+		db := d.open(t)
+		var now atomic.Int64
+		checks := newInbox(t, db, d.dialect, &inbox.Options{Retention: -1, Now: func() time.Time { return time.UnixMicro(now.Load()) }})
+		for n := range 3 {
+			f := checkflow.Flow{CheckID: fmt.Sprint("check", n), State: checkflow.Started, Number: "447700900000"}
+			if err := checks.Flows(0).Add(t.Context(), f, time.Duration(n+1)*time.Minute); err != nil {
+				t.Fatal(err)
+			}
+		}
+		now.Store(2 * time.Minute.Microseconds())
+
+		deleted, err := checks.Purge(t.Context())
+
+		rows := dump(t, db, "idverify_flows")
+		if deleted != 0 || err != nil || strings.Count(rows, "\n") != 1 || !strings.Contains(rows, "check2") {
+			t.Errorf("Purge = %d, %v, then flows %s; want 0 entries, and only the flow that has not expired", deleted, err, rows)
+		}
+	})
+}
+
+func TestInbox_FlowsUnavailable(t *testing.T) {
+	onDatabases(t, func(t *testing.T, d database) {
+		db := d.open(t)
+		flows := newInbox(t, db, d.dialect, nil).Flows(0)
+		db.Close()
+
+		available, added := flows.Available(t.Context()), flows.Add(t.Context(), checkflow.Flow{CheckID: "check"}, time.Hour)
+		_, _, claimed := flows.Claim(t.Context(), "check", [32]byte{}, true)
+		_, finished := flows.Finish(t.Context(), "check")
+
+		for operation, err := range map[string]error{"find room for a flow": available, "add flow": added, "claim flow": claimed, "finish flow": finished} {
+			if err == nil || !strings.HasPrefix(err.Error(), "inbox: "+operation+": ") {
+				t.Errorf("error = %v, want one of the operation %q", err, operation)
+			}
+		}
+	})
+}
