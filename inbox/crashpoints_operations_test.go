@@ -16,8 +16,9 @@ var storeOperations = []operation{
 	{
 		name: "Migrate",
 		arrange: func(p *point, t *testing.T) {
-			p.exec(t, "DROP TABLE idverify_checks")
-			p.exec(t, "DROP TABLE idverify_schema")
+			for _, table := range []string{"idverify_checks", "idverify_flows", "idverify_schema"} {
+				p.exec(t, "DROP TABLE "+table)
+			}
 		},
 		act:     (*point).migrate,
 		recover: func(p *point, t *testing.T) { p.repeat(t, (*point).migrate) },

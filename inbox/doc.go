@@ -72,7 +72,7 @@
 //
 // # Personal data
 //
-// The table idverify_checks contains no phone numbers and no addresses. Do not use a phone number as
-// a reference. The table idverify_flows contains the phone number of a check until the flow is
+// The table idverify_checks contains no phone numbers and no addresses. Do not use a phone number
+// as a reference. The table idverify_flows contains the phone number of a check until the flow is
 // deleted: see [Inbox.Flows].
 package inbox

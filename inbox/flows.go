@@ -14,12 +14,12 @@ import (
 const defaultMaxFlows = 10_000
 
 // Flows returns a store of the flows of package checkflow, in the table idverify_flows of the
-// database. All processes that serve the same pages or the same app can share it. It is full when it
-// contains max flows, or a few more if several processes add flows at the same time. If max is zero
-// or negative, it is 10,000.
+// database. All processes that serve the same pages or the same app can share it. It is full when
+// it contains max flows, or a few more if several processes add flows at the same time. If max is
+// zero or negative, it is 10,000.
 //
-// A flow contains a phone number. The next flow that is added, and [Inbox.Purge], delete it after it
-// has expired.
+// A flow contains a phone number. The next flow that is added, and [Inbox.Purge], delete it after
+// it has expired.
 func (i *Inbox) Flows(max int) checkflow.Store {
 	if max <= 0 {
 		max = defaultMaxFlows

@@ -22,8 +22,8 @@ var (
 	ErrPolicyUnknown = errors.New("cannot read the eviction policy (allow the command INFO, or check that maxmemory-policy is noeviction)")
 )
 
-// Check reports whether Redis keeps claims and flows until they expire. Call it at startup. It sends
-// INFO to the server, or to each master of a cluster and each shard of a ring, and returns
+// Check reports whether Redis keeps claims and flows until they expire. Call it at startup. It
+// sends INFO to the server, or to each master of a cluster and each shard of a ring, and returns
 //   - nil if maxmemory-policy is noeviction or maxmemory is not set,
 //   - an error that wraps [ErrEviction] and contains the policy if it is not noeviction,
 //   - an error that wraps [ErrPolicyUnknown] if the user may not send INFO, if the reply does not

@@ -37,8 +37,8 @@ type storedFlow struct {
 	Account []byte          `json:"account,omitempty"`
 	Data    []byte          `json:"data,omitempty"`
 
-	// Call identifies the call that wrote the value. If the reply is lost, the client sends its command
-	// again, and finds the value of this call.
+	// Call identifies the call that wrote the value. If the reply is lost, the client sends its
+	// command again, and finds the value of this call.
 	Call string `json:"call"`
 }
 
@@ -133,9 +133,9 @@ func change[T any](ctx context.Context, s *Flows, checkID string, apply func(*ch
 	return c.flow, c.result, err
 }
 
-// swapScript replaces the value ARGV[1] of a key by ARGV[2], keeps its expiry, and returns the value
-// that the key then has. It reads in a script because a client can be configured to send GET to a
-// replica, which may lag. A full Redis rejects SET, but not after DEL in the same script.
+// swapScript replaces the value ARGV[1] of a key by ARGV[2], keeps its expiry, and returns the
+// value that the key then has. It reads in a script because a client can be configured to send GET
+// to a replica, which may lag. A full Redis rejects SET, but not after DEL in the same script.
 const swapScript = `
 local value = redis.call('GET', KEYS[1])
 if value ~= ARGV[1] then
@@ -147,8 +147,8 @@ redis.call('SET', KEYS[1], ARGV[2], 'PX', math.max(ttl, 1))
 return ARGV[2]
 `
 
-// swap changes the value of the flow of checkID from old to next, and returns the value that it then
-// has. The error is redis.Nil if there is none.
+// swap changes the value of the flow of checkID from old to next, and returns the value that it
+// then has. The error is redis.Nil if there is none.
 func (s *Flows) swap(ctx context.Context, checkID, old, next string) (string, error) {
 	return s.client.Eval(ctx, swapScript, []string{s.prefix + checkID}, old, next).Text()
 }

@@ -77,8 +77,8 @@ func TestFlows_RedisFull(t *testing.T) {
 	}
 }
 
-// TestFlows_LostReplies loses the first reply to each command of the store, so that the client sends
-// it again after Redis has processed it.
+// TestFlows_LostReplies loses the first reply to each command of the store, so that the client
+// sends it again after Redis has processed it.
 func TestFlows_LostReplies(t *testing.T) {
 	t.Parallel()
 	srv := startServer(t)

@@ -21,8 +21,8 @@ type Replays struct {
 var _ signature.ReplayStore = (*Replays)(nil)
 
 // NewReplays returns a store that uses client: a Client, a ClusterClient, a Ring or a failover
-// client. The caller closes the client when the store is no longer used. NewReplays does not connect
-// to Redis; call [Replays.Check] to check its configuration. opts may be nil.
+// client. The caller closes the client when the store is no longer used. NewReplays does not
+// connect to Redis; call [Replays.Check] to check its configuration. opts may be nil.
 func NewReplays(client redis.UniversalClient, opts *Options) (*Replays, error) {
 	s, err := newServer(client, opts, "idverify:replay:")
 	if err != nil {

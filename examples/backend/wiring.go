@@ -12,7 +12,6 @@ import (
 	"github.com/riverqueue/river/riverdriver/riverpgxv5"
 
 	"github.com/idverify/idverify-go"
-	"github.com/idverify/idverify-go/checkflow"
 	"github.com/idverify/idverify-go/inbox"
 	"github.com/idverify/idverify-go/otelidverify"
 	"github.com/idverify/idverify-go/signature"
@@ -44,7 +43,7 @@ func (s *shop) connect(ctx context.Context, c config, pool *pgxpool.Pool) error 
 	if err := errors.Join(verifierErr, inboxErr); err != nil {
 		return err
 	}
-	if err := s.connectSignIn(checkflow.NewMemoryStore(0)); err != nil {
+	if err := s.connectSignIn(s.checks.Flows(0)); err != nil {
 		return err
 	}
 	_, keysErr := otelidverify.RegisterJWKS(s.keys)

@@ -41,8 +41,8 @@ var (
 	other = sha256.Sum256([]byte("other"))
 )
 
-// Main does nothing in the process of go test. In a process that Run has started, it opens the store,
-// serves the returns that it reads from standard input, and does not return.
+// Main does nothing in the process of go test. In a process that Run has started, it opens the
+// store, serves the returns that it reads from standard input, and does not return.
 func Main(open func(ctx context.Context, source string) (checkflow.Store, error)) {
 	source, child := os.LookupEnv(sourceVariable)
 	if !child {
@@ -88,11 +88,11 @@ func serve(ctx context.Context, store checkflow.Store, line string) {
 	}
 }
 
-// Run adds flows to store, and lets processes that Main serves return to each of them several times,
-// half of the flows with a foreign browser among them. Meanwhile, it kills the processes at random
-// moments, and calls crash once, unless it is nil. It fails the test if a flow has two winners, or
-// another state than its events allow. With -short, it uses 300 flows, otherwise 2,000, or
-// IDVERIFY_CRASHTEST_CHECKS.
+// Run adds flows to store, and lets processes that Main serves return to each of them several
+// times, half of the flows with another browser among them. Meanwhile, it kills the processes at
+// random moments, and calls crash once, unless it is nil. It fails the test if a flow has two
+// winners, or another state than its events allow. With -short, it uses 300 flows, otherwise
+// 2,000, or IDVERIFY_CRASHTEST_CHECKS.
 func Run(t *testing.T, store checkflow.Store, source string, crash func() error) {
 	t.Helper()
 	n := usualFlows
@@ -282,8 +282,8 @@ func (r *run) verify(t *testing.T, store checkflow.Store, ids []string) {
 	}
 }
 
-// Alternate returns a store that passes each call to the next of the given stores, which share their
-// flows.
+// Alternate returns a store that passes each call to the next of the given stores, which share
+// their flows.
 func Alternate(stores ...checkflow.Store) checkflow.Store { return &alternating{stores: stores} }
 
 type alternating struct {
