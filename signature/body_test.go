@@ -22,6 +22,7 @@ import (
 	"weak"
 
 	"github.com/idverify/idverify-go/internal/attack"
+	"github.com/idverify/idverify-go/internal/tooltest"
 	"github.com/idverify/idverify-go/signature"
 )
 
@@ -65,7 +66,7 @@ func TestVerifier_BodySizes(t *testing.T) {
 // TestVerifier_CallbackAllocations is not parallel, because it counts the allocations of the
 // process.
 func TestVerifier_CallbackAllocations(t *testing.T) {
-	if raceEnabled {
+	if tooltest.RaceDetector() {
 		t.Skip("the race detector allocates")
 	}
 	if info, ok := debug.ReadBuildInfo(); ok && slices.ContainsFunc(info.Settings, func(s debug.BuildSetting) bool { return s.Key == "-gcflags" }) {

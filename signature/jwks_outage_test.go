@@ -375,7 +375,8 @@ func TestJWKS_RecoversFromPanics(t *testing.T) {
 					const callers = 3
 					results := make(chan error, callers)
 
-					for range callers {
+					go func() { results <- j.Refresh(t.Context()) }()
+					for range callers - 1 {
 						go func() { _, err := j.PublicKey(t.Context(), "a"); results <- err }()
 					}
 					time.Sleep(time.Millisecond)

@@ -7,7 +7,6 @@ import (
 	"math"
 	"net/http"
 	"net/http/httptest"
-	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -232,35 +231,6 @@ func TestJWKS_RefreshCanceled(t *testing.T) {
 			t.Errorf("fetched = %v, later %v and %v ago; want the fetch to continue and end after 1 s", before, after, age)
 		}
 	})
-}
-
-// TestJWKS_RefreshRecovers makes the transport panic or call runtime.Goexit.
-func TestJWKS_RefreshRecovers(t *testing.T) {
-	t.Parallel()
-	for name, fail := range map[string]func(){"panic": func() { panic("https://user:secret@10.0.0.7/") }, "Goexit": runtime.Goexit} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			s := newKeyServer(t, jwk("a", "service-1"))
-			broken := true
-			j := s.jwks(t, signature.JWKSOptions{HTTPClient: &http.Client{Transport: roundTrip(func(r *http.Request) (*http.Response, error) {
-				if broken {
-					fail()
-				}
-				return s.srv.Client().Transport.RoundTrip(r)
-			})}})
-
-			err := j.Refresh(t.Context())
-			broken = false
-			next := j.Refresh(t.Context())
-
-			if !errors.Is(err, signature.ErrKeySource) || strings.Contains(err.Error(), "secret") {
-				t.Errorf("error = %v, want ErrKeySource without the panic's value", err)
-			}
-			if next != nil {
-				t.Errorf("next call: error = %v, want none", next)
-			}
-		})
-	}
 }
 
 // TestJWKS_RefreshClockPanic makes the clock panic in each of its calls. Refresh panics, but must

@@ -20,7 +20,9 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
 	"github.com/idverify/idverify-go/internal/attack"
+	"github.com/idverify/idverify-go/internal/tooltest"
 	"github.com/idverify/idverify-go/signature"
 )
 
@@ -300,7 +302,7 @@ func TestVerifier_RequireCallbackStorePanic(t *testing.T) {
 // TestVerifier_ObserveAllocations is not parallel, because it counts the allocations of the
 // process.
 func TestVerifier_ObserveAllocations(t *testing.T) {
-	if raceEnabled {
+	if tooltest.RaceDetector() {
 		t.Skip("the race detector allocates")
 	}
 	unset := newVerifier(t, signature.VerifierOptions{})

@@ -1,6 +1,0 @@
-//go:build race
-
-package signature_test
-
-// raceEnabled reports whether the race detector is enabled, which allocates.
-const raceEnabled = true
