@@ -4,6 +4,7 @@ import (
 	"go/ast"
 	"go/printer"
 	"go/token"
+	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -30,6 +31,33 @@ func TestArchitecture_InboxTimes(t *testing.T) {
 		name := codeSpans(row.cells[0])[0]
 		if want := constants[name]; strings.TrimPrefix(units.Replace(row.cells[1]), "1*") != want {
 			t.Errorf("%s: %s = %s, want %s", at("architecture.md", row), name, row.cells[1], want)
+		}
+	}
+}
+
+// TestArchitecture_FakeFiles requires that each file of the fake belongs to one layer.
+func TestArchitecture_FakeFiles(t *testing.T) {
+	t.Parallel()
+	layers := map[string]int{"doc.go": 1}
+	for _, row := range findTable(t, "architecture.md", "Layer of `sandboxfake`").rows {
+		for _, pattern := range codeSpans(row.cells[2]) {
+			files, err := filepath.Glob(filepath.Join(root, "sandboxfake", pattern))
+			if err != nil || len(files) == 0 {
+				t.Errorf("%s: no file matches sandboxfake/%s", at("architecture.md", row), pattern)
+			}
+			for _, file := range files {
+				layers[filepath.Base(file)]++
+			}
+		}
+	}
+
+	files, err := filepath.Glob(filepath.Join(root, "sandboxfake", "*.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		if name := filepath.Base(file); !strings.HasSuffix(name, "_test.go") && layers[name] != 1 {
+			t.Errorf("sandboxfake/%s belongs to %d layers, want 1", name, layers[name])
 		}
 	}
 }
