@@ -9,6 +9,7 @@ require (
 	golang.org/x/net v0.62.0
 	golang.org/x/oauth2 v0.37.0
 	golang.org/x/term v0.47.0
+	rsc.io/qr v0.2.0
 )
 
 require (

@@ -21,8 +21,9 @@ import (
 	"strings"
 	"time"
 
+	"rsc.io/qr"
+
 	"github.com/idverify/idverify-go/cmd/sandboxfake/internal/inspector"
-	"github.com/idverify/idverify-go/cmd/sandboxfake/internal/qr"
 	"github.com/idverify/idverify-go/sandboxfake"
 )
 
@@ -320,10 +321,35 @@ To install the CA certificate on a phone, open %[1]s/_sandbox/ca there. Compare 
 
 `, publicURL, access, strings.Join(inspector.Fingerprint(caPEM), ":"))
 	// With -json, the reader is a script.
-	if code, err := qr.Encode(publicURL + "/_sandbox/ca"); err == nil && !f.json {
-		notice += code.Terminal() + "\n"
+	if code, err := qr.Encode(publicURL+"/_sandbox/ca", qr.M); err == nil && !f.json {
+		notice += drawCode(code) + "\n"
 	}
 	return notice
+}
+
+// drawCode returns a QR code for a terminal that supports 256 colors: two modules per character,
+// black on white on terminals with any color scheme.
+func drawCode(code *qr.Code) string {
+	const quietZone = 4 // the width of the light border that readers require
+	var b strings.Builder
+	for y := -quietZone; y < code.Size+quietZone; y += 2 {
+		// Unlike colors 0 to 15, color schemes do not change black (16) and white (231).
+		b.WriteString("\x1b[38;5;16;48;5;231m")
+		for x := -quietZone; x < code.Size+quietZone; x++ {
+			switch upper, lower := code.Black(x, y), code.Black(x, y+1); {
+			case upper && lower:
+				b.WriteRune('█')
+			case upper:
+				b.WriteRune('▀')
+			case lower:
+				b.WriteRune('▄')
+			default:
+				b.WriteRune(' ')
+			}
+		}
+		b.WriteString("\x1b[0m\n")
+	}
+	return b.String()
 }
 
 // certificate returns the certificate of -tls-cert and -tls-key. ok reports whether the flags are

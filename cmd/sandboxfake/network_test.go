@@ -32,7 +32,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/idverify/idverify-go"
-	"github.com/idverify/idverify-go/cmd/sandboxfake/internal/qr"
+	"github.com/idverify/idverify-go/internal/tooltest"
 	"github.com/idverify/idverify-go/signature"
 )
 
@@ -778,8 +778,10 @@ func TestHealthcheck_IsLocal(t *testing.T) {
 	}
 }
 
+// TestProgram_LANCode reads the QR code in the output with zbar, an independent decoder.
 func TestProgram_LANCode(t *testing.T) {
 	t.Parallel()
+	tooltest.Require(t, tooltest.Installed("zbarimg"), "run script/setup qr")
 	p := start(t, "-lan", "-addr", ":0", "-public-url", "https://sandbox.example.com:0")
 	var text strings.Builder
 	for !strings.Contains(text.String(), "Ctrl-C") {
@@ -792,12 +794,42 @@ func TestProgram_LANCode(t *testing.T) {
 	publicURL := regexp.MustCompile(`https://sandbox\.example\.com:\d+`).FindString(text.String())
 	p.stop(os.Interrupt)
 
-	code, err := qr.Encode(publicURL + "/_sandbox/ca")
+	got := tooltest.ReadQRCode(t, rasterize(t, p.log.String()))
 
-	if err != nil || publicURL == "" {
-		t.Fatalf("public URL %q: %v\n%s", publicURL, err, text.String())
+	if want := publicURL + "/_sandbox/ca"; publicURL == "" || got != want {
+		t.Errorf("the QR code contains %q, want %q, the page of the CA certificate\n%s", got, want, text.String())
 	}
-	if !strings.Contains(p.log.String(), code.Terminal()) {
-		t.Errorf("output = %s\nwant the QR code of the page of the CA certificate", p.log.String())
+}
+
+// rasterize returns an image, in the format PGM, of the lines that set and reset the colors.
+func rasterize(t *testing.T, output string) string {
+	t.Helper()
+	const scale = 4
+	var pixels strings.Builder
+	width, height := 0, 0
+	for line := range strings.Lines(output) {
+		line, ok := strings.CutPrefix(line, "\x1b[38;5;16;48;5;231m")
+		line, end := strings.CutSuffix(line, "\x1b[0m\n")
+		if ok != end {
+			t.Fatalf("line = %q, want it to set and reset the colors", line)
+		}
+		if !ok {
+			continue
+		}
+		for _, dark := range []string{"█▀", "█▄"} { // the upper and the lower modules
+			row := strings.Map(func(r rune) rune {
+				if strings.ContainsRune(dark, r) {
+					return '0'
+				}
+				return '9'
+			}, line)
+			for range scale {
+				for _, module := range row {
+					pixels.WriteString(strings.Repeat(string(module)+" ", scale))
+				}
+			}
+			width, height = scale*len(row), height+scale
+		}
 	}
+	return fmt.Sprintf("P2 %d %d 9 %s", width, height, pixels.String())
 }

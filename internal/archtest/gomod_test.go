@@ -14,6 +14,7 @@ var allowedModules = []string{
 	"github.com/google/go-cmp", // only in tests
 	"github.com/hashicorp/go-retryablehttp",
 	"github.com/lestrrat-go/jwx/v2",
+	"rsc.io/qr", // only in cmd/sandboxfake
 }
 
 func TestGoMod_RequiresAllowedModules(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"runtime/debug"
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -49,4 +50,16 @@ func Python(t testing.TB, modules string) string {
 func RaceDetector() bool {
 	build, _ := debug.ReadBuildInfo()
 	return build != nil && slices.Contains(build.Settings, debug.BuildSetting{Key: "-race", Value: "true"})
+}
+
+// ReadQRCode returns the text that zbarimg, an independent decoder, reads from an image.
+func ReadQRCode(t testing.TB, image string) string {
+	t.Helper()
+	command := exec.CommandContext(t.Context(), "zbarimg", "--quiet", "--nodbus", "--raw", "--set", "disable", "--set", "qrcode.enable", "-")
+	command.Stdin = strings.NewReader(image)
+	text, err := command.CombinedOutput()
+	if err != nil {
+		t.Fatalf("zbarimg: %v: %s", err, text)
+	}
+	return strings.TrimSuffix(string(text), "\n")
 }

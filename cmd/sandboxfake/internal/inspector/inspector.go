@@ -61,7 +61,7 @@ func New(c Config) http.Handler {
 	mux.HandleFunc("GET "+assetsPath+"{name...}", func(w http.ResponseWriter, r *http.Request) { p.serveFile(w, r, r.PathValue("name")) })
 	mux.HandleFunc("GET "+privatePath+"environment.json", p.environment)
 	mux.HandleFunc("GET "+privatePath+"timeline.html", p.saveTimeline)
-	mux.HandleFunc("GET "+assetsPath+"qr.svg", p.qrCode)
+	mux.HandleFunc("GET "+assetsPath+"qr.png", p.qrCode)
 	mux.HandleFunc("GET "+openPath+"{check_id}", phoneHeaders(p.phonePage))
 	mux.HandleFunc("POST "+openPath+"{check_id}", phoneHeaders(p.chosen))
 	p.handleCA(mux)

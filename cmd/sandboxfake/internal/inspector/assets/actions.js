@@ -83,7 +83,7 @@ const actions = {
     const url = detail.check.open_url || detail.check.check_url;
     const reachable = !isLoopback(url);
     show($('qr-image'), reachable);
-    if (visible && reachable) setAttr($('qr-image'), 'src', `/_sandbox/page/qr.svg?text=${encodeURIComponent(url)}`);
+    if (visible && reachable) setAttr($('qr-image'), 'src', `/_sandbox/page/qr.png?text=${encodeURIComponent(url)}`);
     setText($('qr-hint'), !reachable ? 'A phone cannot reach this address. Start the program with -lan or -public-url.' : url);
     show($('qr'), visible);
     setAttr(button, 'aria-expanded', String(visible));
