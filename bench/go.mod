@@ -6,7 +6,6 @@ replace github.com/idverify/idverify-go => ../
 
 require (
 	github.com/go-fed/httpsig v1.1.0
-	github.com/google/go-cmp v0.7.0
 	github.com/idverify/idverify-go v0.0.0-00010101000000-000000000000
 	golang.org/x/oauth2 v0.37.0
 )

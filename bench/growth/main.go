@@ -1,5 +1,5 @@
-// Growth reads the output of BenchmarkGrowth and writes docs/growth.svg. For each call, the diagram
-// shows its cost with 10^2 to 10^6 stored checks, relative to 100 checks.
+// Growth reads bench/ratios.txt and writes docs/growth.svg. For each call, the diagram shows its
+// cost with 10^2 to 10^6 stored checks, relative to 100 checks.
 package main
 
 import (
@@ -10,7 +10,6 @@ import (
 	"math"
 	"os"
 	"slices"
-	"strconv"
 	"strings"
 )
 
@@ -41,7 +40,7 @@ func draw(in io.Reader, out io.Writer) error {
 		return err
 	}
 	if len(calls) == 0 {
-		return fmt.Errorf("input contains no results of BenchmarkGrowth")
+		return fmt.Errorf("the input contains no results of BenchmarkGrowth")
 	}
 
 	fmt.Fprintln(out, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 640 340" font-family="sans-serif" font-size="13">`)
@@ -71,27 +70,11 @@ func draw(in io.Reader, out io.Writer) error {
 	return nil
 }
 
-// parse reads a line such as "BenchmarkGrowth/1000/read-2  933  234468 ns/op  0.9972 x-100".
+// parse reads a line such as "BenchmarkGrowth/1000/read 933 0.9972 x-100".
 func parse(line string) (call string, p point, ok bool) {
-	fields := strings.Fields(line)
-	for i, field := range fields {
-		field = strings.TrimPrefix(field, "Benchmark")
-		switch {
-		case strings.HasPrefix(field, "Growth/"):
-			parts := strings.Split(field, "/")
-			if len(parts) != 3 {
-				return "", point{}, false
-			}
-			call = parts[2]
-			if at := strings.LastIndex(call, "-"); at > 0 && strings.Trim(call[at+1:], "0123456789") == "" {
-				call = call[:at] // the number of processors is a suffix
-			}
-			p.stored, _ = strconv.ParseFloat(parts[1], 64)
-		case field == "x-100" && i > 0:
-			p.ratio, _ = strconv.ParseFloat(fields[i-1], 64)
-		}
-	}
-	return call, p, call != "" && p.stored > 0 && p.ratio > 0
+	var runs int
+	_, err := fmt.Sscanf(line, "BenchmarkGrowth/%f/%s %d %f x-100", &p.stored, &call, &runs, &p.ratio)
+	return call, p, err == nil
 }
 
 // x and y return the coordinates of a point. The scale of x is logarithmic.
