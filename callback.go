@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/idverify/idverify-go/internal/redact"
+	"github.com/idverify/idverify-go/internal/verifierlog"
 	"github.com/idverify/idverify-go/signature"
 )
 
@@ -23,8 +24,6 @@ import (
 // on a CheckID that you stored when Create returned, and check its Product.
 //
 // The service may send a callback more than once: process each CheckID once.
-//
-// Protocol: docs/protocol.md, section 6.
 type Callback struct {
 	Product     Product // for an unknown kind, its name; fields other than Body may then be empty
 	CheckID     string
@@ -102,11 +101,9 @@ func ParseCallback(m *signature.Message) (*Callback, error) {
 // The reason for a response 400, 500 or 503 is logged to VerifierOptions.Logger, and nowhere if
 // that is nil. The error that handle returns is logged unchanged. A panic of handle is logged
 // without its value, unless that is a runtime error, and continues after the response.
-//
-// Protocol: docs/protocol.md, section 6.
 func CallbackHandler(v *signature.Verifier, handle func(context.Context, *Callback) error) http.Handler {
 	return v.RequireCallback(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		u := unhandled{logger: v.Logger(), request: r}
+		u := unhandled{logger: verifierlog.FromContext(r.Context()), request: r}
 		defer u.respondToPanic(w)
 		u.message, _ = signature.MessageFromContext(r.Context())
 		var err error

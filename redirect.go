@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/url"
 
+	"github.com/idverify/idverify-go/internal/verifierlog"
 	"github.com/idverify/idverify-go/signature"
 )
 
@@ -14,8 +15,6 @@ import (
 //
 // Before you use it, make sure that CheckID belongs to the session that started the check: anyone
 // can open a redirect URL that was created for somebody else.
-//
-// Protocol: docs/protocol.md, section 4.
 type Redirect struct {
 	CheckID          string
 	Code             string     // for one call of Complete; empty if ErrorCode is set
@@ -55,14 +54,12 @@ func ParseRedirect(m *signature.Message) (*Redirect, error) {
 //
 // It responds with 400 to an invalid redirect and with 503 to one that cannot be verified now. The
 // reason is logged to VerifierOptions.Logger. handle may be called concurrently.
-//
-// Protocol: docs/protocol.md, section 7.
 func RedirectHandler(v *signature.Verifier, handle func(http.ResponseWriter, *http.Request, *Redirect)) http.Handler {
 	return v.RequireRedirect(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		m, _ := signature.MessageFromContext(r.Context())
 		redirect, err := ParseRedirect(m)
 		if err != nil {
-			v.Logger().WarnContext(r.Context(), "idverify: redirect rejected", slog.String("error", err.Error()))
+			verifierlog.FromContext(r.Context()).WarnContext(r.Context(), "idverify: redirect rejected", slog.String("error", err.Error()))
 			http.Error(w, http.StatusText(http.StatusBadRequest), http.StatusBadRequest)
 			return
 		}

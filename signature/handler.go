@@ -7,6 +7,7 @@ import (
 	"net/http"
 
 	"github.com/idverify/idverify-go/internal/redact"
+	"github.com/idverify/idverify-go/internal/verifierlog"
 )
 
 // retryAfter is the Retry-After header of a 503 response to a callback, in seconds. It equals the
@@ -35,13 +36,11 @@ func (v *Verifier) RequireRedirect(next http.Handler) http.Handler {
 	return v.handler(v.VerifyRedirect, next)
 }
 
-// Logger returns VerifierOptions.Logger, or a logger that discards all records if that is nil.
-func (v *Verifier) Logger() *slog.Logger { return v.logger }
-
 func (v *Verifier) handler(verify func(*http.Request) (*Message, error), next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if m := v.verified(w, r, verify); m != nil {
-			next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), messageKey{}, m)))
+			ctx := verifierlog.NewContext(r.Context(), v.logger)
+			next.ServeHTTP(w, r.WithContext(context.WithValue(ctx, messageKey{}, m)))
 		}
 	})
 }

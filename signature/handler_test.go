@@ -257,18 +257,6 @@ func TestVerifier_RequireCallbackReverseProxy(t *testing.T) {
 	}
 }
 
-func TestVerifier_Logger(t *testing.T) {
-	t.Parallel()
-	logger := slog.New(new(logRecorder))
-
-	if got := newVerifier(t, signature.VerifierOptions{Logger: logger}).Logger(); got != logger {
-		t.Error("Logger() is not VerifierOptions.Logger")
-	}
-	if newVerifier(t, signature.VerifierOptions{}).Logger() == nil {
-		t.Error("Logger() = nil without VerifierOptions.Logger, want a logger")
-	}
-}
-
 func TestMessageFromContext_NoMessage(t *testing.T) {
 	t.Parallel()
 	if m, ok := signature.MessageFromContext(t.Context()); ok || m != nil {
