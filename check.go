@@ -320,8 +320,6 @@ const (
 // It removes a leading plus sign, spaces, parentheses, dots and hyphens. It rejects ambiguous
 // input: a leading zero ("0044…", "07700…"), an optional zero ("+44 (0)7700…"), letters, extensions
 // and lists of numbers. The error matches [ErrPhoneFormat] and does not contain the number.
-//
-// Protocol: docs/protocol.md, section 4.
 func NormalizePhoneNumber(s string) (string, error) {
 	number, err := normalize(s)
 	if err != nil {

@@ -92,8 +92,6 @@ func (c *Client) NewJWKS(opts *signature.JWKSOptions) (*signature.JWKS, error) {
 
 // JWKSURL returns the URL of the key set with which the service signs callbacks and redirects. See
 // [Client.NewJWKS].
-//
-// Protocol: docs/protocol.md, section 7.
 func (c *Client) JWKSURL() string { return c.api.base + wire.JWKS.Path }
 
 // Token returns an access token for scopes, for example a token for [ScopeReachability] that you
@@ -104,8 +102,6 @@ func (c *Client) JWKSURL() string { return c.api.base + wire.JWKS.Path }
 // requests are retried: see [RetryPolicy].
 //
 // If the credentials do not allow a scope, the error is a [*TokenError] with [CodeInvalidScope].
-//
-// Protocol: docs/protocol.md, section 2.
 func (c *Client) Token(ctx context.Context, scopes ...Scope) (*oauth2.Token, error) {
 	return c.api.token(ctx, scopes)
 }

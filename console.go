@@ -19,8 +19,6 @@ import (
 // another workspace. The operations that a member may call depend on the member's [Role]. If the
 // role does not permit an operation, the error is [ErrForbidden]. Resources of other workspaces are
 // reported as [ErrNotFound].
-//
-// Protocol: docs/protocol.md, section 10.
 type Console struct {
 	Workspaces           *WorkspaceService            // name and balance, and the member's other workspaces
 	Members              *MemberService               // users of the workspace
@@ -97,8 +95,6 @@ func (w *boundWorkspace) remove(ctx context.Context, op wire.Operation, ids ...s
 
 // Role is the role of a member in a workspace. It determines the operations that the member may
 // call. Unknown values are kept as the service sent them.
-//
-// Protocol: docs/protocol.md, section 10.
 type Role string
 
 // The roles. A workspace has exactly one owner.
@@ -137,15 +133,11 @@ type Member struct {
 type WorkspaceService struct{ workspace *boundWorkspace }
 
 // Get returns the workspace of the Console.
-//
-// Protocol: docs/protocol.md, section 10.
 func (s *WorkspaceService) Get(ctx context.Context) (*Workspace, error) {
 	return sendIn[workspaceJSON](ctx, s.workspace, wire.GetWorkspace, nil)
 }
 
 // List returns one page of the workspaces that the member belongs to.
-//
-// Protocol: docs/protocol.md, section 10.
 func (s *WorkspaceService) List(ctx context.Context, o ListOptions) (*Page[Workspace], error) {
 	return list[workspaceJSON](ctx, s.workspace.api, listOf(wire.ListWorkspaces, o), "workspaces")
 }
@@ -157,8 +149,6 @@ func (s *WorkspaceService) All(ctx context.Context, o ListOptions) iter.Seq2[*Wo
 }
 
 // Rename changes the name of the workspace. It requires an owner or an admin.
-//
-// Protocol: docs/protocol.md, section 10.
 func (s *WorkspaceService) Rename(ctx context.Context, name string) (*Workspace, error) {
 	return sendIn[workspaceJSON](ctx, s.workspace, wire.UpdateWorkspace, []patchOperation{{Op: "replace", Path: "/name", Value: name}})
 }
@@ -167,8 +157,6 @@ func (s *WorkspaceService) Rename(ctx context.Context, name string) (*Workspace,
 type MemberService struct{ workspace *boundWorkspace }
 
 // List returns one page of the members.
-//
-// Protocol: docs/protocol.md, section 10.
 func (s *MemberService) List(ctx context.Context, o ListOptions) (*Page[Member], error) {
 	return listIn[memberJSON](ctx, s.workspace, wire.ListMembers, o, "members")
 }
@@ -179,8 +167,6 @@ func (s *MemberService) All(ctx context.Context, o ListOptions) iter.Seq2[*Membe
 }
 
 // Get returns a member.
-//
-// Protocol: docs/protocol.md, section 10.
 func (s *MemberService) Get(ctx context.Context, memberID string) (*Member, error) {
 	return sendIn[memberJSON](ctx, s.workspace, wire.GetMember, nil, memberID)
 }
@@ -205,15 +191,11 @@ type Invitation struct {
 type InvitationService struct{ workspace *boundWorkspace }
 
 // Create creates an invitation. It requires an owner or an admin.
-//
-// Protocol: docs/protocol.md, section 10.
 func (s *InvitationService) Create(ctx context.Context, p InvitationParams) (*Invitation, error) {
 	return sendIn[invitationJSON](ctx, s.workspace, wire.CreateInvitation, invitationJSON{Name: p.Name, Role: p.Role, Reference: p.Reference})
 }
 
 // List returns one page of the invitations.
-//
-// Protocol: docs/protocol.md, section 10.
 func (s *InvitationService) List(ctx context.Context, o ListOptions) (*Page[Invitation], error) {
 	return listIn[invitationJSON](ctx, s.workspace, wire.ListInvitations, o, "invitations")
 }

@@ -14,8 +14,6 @@ import (
 // BillingService manages the company details of a workspace, and reads its balance. Before the
 // first top-up, set the company details with Update and add a payment method. All methods except
 // Balance require the credentials of the owner. It is available as [Console].Billing.
-//
-// Protocol: docs/protocol.md, section 10.
 type BillingService struct{ workspace *boundWorkspace }
 
 // BillingAccount contains the details of the company that pays for a workspace.
@@ -64,22 +62,16 @@ type TopUp struct {
 }
 
 // Get returns the company details. If they are not set, the error is [ErrNotFound].
-//
-// Protocol: docs/protocol.md, section 10.
 func (s *BillingService) Get(ctx context.Context) (*BillingAccount, error) {
 	return sendIn[billingAccountJSON](ctx, s.workspace, wire.GetBillingAccount, nil)
 }
 
 // Update replaces the company details, including fields that are empty in a.
-//
-// Protocol: docs/protocol.md, section 10.
 func (s *BillingService) Update(ctx context.Context, a BillingAccount) (*BillingAccount, error) {
 	return sendIn[billingAccountJSON](ctx, s.workspace, wire.UpdateBillingAccount, a)
 }
 
 // Balance returns the balance of the workspace. Every member may call it.
-//
-// Protocol: docs/protocol.md, section 10.
 func (s *BillingService) Balance(ctx context.Context) (*Balance, error) {
 	w, err := sendIn[workspaceJSON](ctx, s.workspace, wire.GetWorkspace, nil)
 	if err != nil {
@@ -90,15 +82,11 @@ func (s *BillingService) Balance(ctx context.Context) (*Balance, error) {
 
 // PaymentMethodService manages the cards for top-ups. Its methods require the credentials of the
 // owner. It is available as [Console].PaymentMethods.
-//
-// Protocol: docs/protocol.md, section 10.
 type PaymentMethodService struct{ workspace *boundWorkspace }
 
 // Create adds a card. The service stores only the last four digits of its number. The error is
 // [ErrConflict] if the company details are not set, or if the card does not support the currency of
 // the first top-up.
-//
-// Protocol: docs/protocol.md, section 10.
 func (s *PaymentMethodService) Create(ctx context.Context, p PaymentMethodParams) (*PaymentMethod, error) {
 	return sendIn[paymentMethodJSON](ctx, s.workspace, wire.AddPaymentMethod, newPaymentMethodJSON{
 		CardNumber:  p.CardNumber.Reveal(),
@@ -109,15 +97,11 @@ func (s *PaymentMethodService) Create(ctx context.Context, p PaymentMethodParams
 }
 
 // Get returns a payment method.
-//
-// Protocol: docs/protocol.md, section 10.
 func (s *PaymentMethodService) Get(ctx context.Context, paymentMethodID string) (*PaymentMethod, error) {
 	return sendIn[paymentMethodJSON](ctx, s.workspace, wire.GetPaymentMethod, nil, paymentMethodID)
 }
 
 // List returns one page of the payment methods.
-//
-// Protocol: docs/protocol.md, section 10.
 func (s *PaymentMethodService) List(ctx context.Context, o ListOptions) (*Page[PaymentMethod], error) {
 	return listIn[paymentMethodJSON](ctx, s.workspace, wire.ListPaymentMethods, o, "payment_methods")
 }
@@ -129,16 +113,12 @@ func (s *PaymentMethodService) All(ctx context.Context, o ListOptions) iter.Seq2
 }
 
 // Delete deletes a payment method.
-//
-// Protocol: docs/protocol.md, section 10.
 func (s *PaymentMethodService) Delete(ctx context.Context, paymentMethodID string) error {
 	return s.workspace.remove(ctx, wire.DeletePaymentMethod, s.workspace.ids(paymentMethodID)...)
 }
 
 // TopUpService makes payments that increase the balance. Its methods require the credentials of the
 // owner. It is available as [Console].TopUps.
-//
-// Protocol: docs/protocol.md, section 10.
 type TopUpService struct{ workspace *boundWorkspace }
 
 // Create increases the balance. It retries only if the service cannot have accepted the payment:
@@ -148,15 +128,11 @@ type TopUpService struct{ workspace *boundWorkspace }
 // The error is [ErrConflict] if there is no payment method, if the currency is not the currency of
 // the workspace, or if the payment method does not support it. If the error matches
 // [ErrOutcomeUnknown], look for the top-up in List before you repeat it.
-//
-// Protocol: docs/protocol.md, section 10.
 func (s *TopUpService) Create(ctx context.Context, p TopUpParams) (*TopUp, error) {
 	return sendIn[topUpJSON](ctx, s.workspace, wire.CreateTopUp, newTopUpJSON(p))
 }
 
 // List returns one page of the top-ups.
-//
-// Protocol: docs/protocol.md, section 10.
 func (s *TopUpService) List(ctx context.Context, o ListOptions) (*Page[TopUp], error) {
 	return listIn[topUpJSON](ctx, s.workspace, wire.ListTopUps, o, "top_ups")
 }
@@ -225,8 +201,6 @@ func (j topUpJSON) value() (*TopUp, error) {
 //
 // Each method reads all pages. If there are more than a million rows, the error is a
 // [*DecodeError]: query a shorter time range.
-//
-// Protocol: docs/protocol.md, section 10.
 type UsageService struct{ workspace *boundWorkspace }
 
 // UsageQuery selects and groups usage. From is required.
@@ -256,22 +230,16 @@ type Usage struct {
 }
 
 // Hourly returns the usage of each hour with checks.
-//
-// Protocol: docs/protocol.md, section 10.
 func (s *UsageService) Hourly(ctx context.Context, q UsageQuery) ([]Usage, error) {
 	return s.usage(ctx, "hourly", hourFormat, q)
 }
 
 // Daily returns the usage of each day with checks.
-//
-// Protocol: docs/protocol.md, section 10.
 func (s *UsageService) Daily(ctx context.Context, q UsageQuery) ([]Usage, error) {
 	return s.usage(ctx, "daily", dayFormat, q)
 }
 
 // Monthly returns the usage of each month with checks.
-//
-// Protocol: docs/protocol.md, section 10.
 func (s *UsageService) Monthly(ctx context.Context, q UsageQuery) ([]Usage, error) {
 	return s.usage(ctx, "monthly", monthFormat, q)
 }

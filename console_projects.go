@@ -20,8 +20,6 @@ const (
 )
 
 // Project is a set of checks with common settings and credentials.
-//
-// Protocol: docs/protocol.md, section 10.
 type Project struct {
 	ProjectID       string
 	Name            string // unique in its workspace
@@ -78,8 +76,6 @@ type ProjectService struct{ workspace *boundWorkspace }
 //
 // An empty Mode is [ErrBadRequest]. The service would create a live project, whose checks are
 // charged.
-//
-// Protocol: docs/protocol.md, section 10.
 func (s *ProjectService) Create(ctx context.Context, p ProjectParams) (*Project, error) {
 	if p.Mode == "" {
 		return nil, invalidArgument(wire.CreateProject, "Mode is empty (set ModeSandbox or ModeLive)")
@@ -92,16 +88,12 @@ func (s *ProjectService) Create(ctx context.Context, p ProjectParams) (*Project,
 }
 
 // Get returns a project.
-//
-// Protocol: docs/protocol.md, section 10.
 func (s *ProjectService) Get(ctx context.Context, projectID string) (*Project, error) {
 	op, ids := s.workspace.projects(wire.GetProject, wire.GetProjectIn, projectID)
 	return send[projectJSON](ctx, s.workspace.api, op, nil, ids...)
 }
 
 // List returns one page of the projects in the workspace.
-//
-// Protocol: docs/protocol.md, section 10.
 func (s *ProjectService) List(ctx context.Context, o ListOptions) (*Page[Project], error) {
 	op, ids := s.workspace.projects(wire.ListProjects, wire.ListProjectsIn)
 	return list[projectJSON](ctx, s.workspace.api, listOf(op, o, ids...), "projects")
@@ -118,8 +110,6 @@ func (s *ProjectService) All(ctx context.Context, o ListOptions) iter.Seq2[*Proj
 //
 // A pointer to an empty Name or Mode is [ErrBadRequest], and nothing is sent. Removing a URL that
 // is not set is also [ErrBadRequest].
-//
-// Protocol: docs/protocol.md, section 10.
 func (s *ProjectService) Update(ctx context.Context, projectID string, u ProjectUpdate) (*Project, error) {
 	switch {
 	case u.Name != nil && *u.Name == "":
@@ -132,8 +122,6 @@ func (s *ProjectService) Update(ctx context.Context, projectID string, u Project
 }
 
 // Delete deletes a project with its credentials, tokens and checks.
-//
-// Protocol: docs/protocol.md, section 10.
 func (s *ProjectService) Delete(ctx context.Context, projectID string) error {
 	op, ids := s.workspace.projects(wire.DeleteProject, wire.DeleteProjectIn, projectID)
 	return s.workspace.remove(ctx, op, ids...)
@@ -245,16 +233,12 @@ type ProjectCredentialsService struct{ workspace *boundWorkspace }
 
 // Create creates a credential pair. Store its secret: it cannot be retrieved or reset later. If the
 // project already has two pairs, the error is [ErrConflict].
-//
-// Protocol: docs/protocol.md, section 10.
 func (s *ProjectCredentialsService) Create(ctx context.Context, projectID string) (*IssuedCredentials, error) {
 	op, ids := s.workspace.projects(wire.CreateProjectCredentials, wire.CreateProjectCredentialsIn, projectID)
 	return send[createdCredentialsJSON](ctx, s.workspace.api, op, struct{}{}, ids...)
 }
 
 // List returns one page of a project's credentials, without secrets.
-//
-// Protocol: docs/protocol.md, section 10.
 func (s *ProjectCredentialsService) List(ctx context.Context, projectID string, o ListOptions) (*Page[IssuedCredentials], error) {
 	op, ids := s.workspace.projects(wire.ListProjectCredentials, wire.ListProjectCredentialsIn, projectID)
 	return list[issuedJSON](ctx, s.workspace.api, listOf(op, o, ids...), "credentials")
@@ -269,16 +253,12 @@ func (s *ProjectCredentialsService) All(ctx context.Context, projectID string, o
 }
 
 // Get returns a credential pair, without its secret.
-//
-// Protocol: docs/protocol.md, section 10.
 func (s *ProjectCredentialsService) Get(ctx context.Context, projectID, clientID string) (*IssuedCredentials, error) {
 	op, ids := s.workspace.projects(wire.GetProjectCredentials, wire.GetProjectCredentialsIn, projectID, clientID)
 	return send[issuedJSON](ctx, s.workspace.api, op, nil, ids...)
 }
 
 // Delete deletes a credential pair and revokes its tokens.
-//
-// Protocol: docs/protocol.md, section 10.
 func (s *ProjectCredentialsService) Delete(ctx context.Context, projectID, clientID string) error {
 	op, ids := s.workspace.projects(wire.DeleteProjectCredentials, wire.DeleteProjectCredentialsIn, projectID, clientID)
 	return s.workspace.remove(ctx, op, ids...)
@@ -305,15 +285,11 @@ type WorkspaceCredentialsService struct{ workspace *boundWorkspace }
 // Create creates a credential pair for a member. Store its secret: it cannot be retrieved later,
 // only replaced with [WorkspaceCredentialsService.ResetSecret]. Members can call both methods only
 // for themselves; for another member the error is [ErrForbidden].
-//
-// Protocol: docs/protocol.md, section 10.
 func (s *WorkspaceCredentialsService) Create(ctx context.Context, memberID string) (*IssuedCredentials, error) {
 	return sendIn[createdCredentialsJSON](ctx, s.workspace, wire.CreateWorkspaceCredentials, struct{}{}, memberID)
 }
 
 // List returns one page of a member's credentials, without secrets.
-//
-// Protocol: docs/protocol.md, section 10.
 func (s *WorkspaceCredentialsService) List(ctx context.Context, memberID string, o ListOptions) (*Page[IssuedCredentials], error) {
 	return listIn[issuedJSON](ctx, s.workspace, wire.ListWorkspaceCredentials, o, "credentials", memberID)
 }
@@ -327,23 +303,17 @@ func (s *WorkspaceCredentialsService) All(ctx context.Context, memberID string, 
 }
 
 // Get returns a credential pair, without its secret.
-//
-// Protocol: docs/protocol.md, section 10.
 func (s *WorkspaceCredentialsService) Get(ctx context.Context, memberID, clientID string) (*IssuedCredentials, error) {
 	return sendIn[issuedJSON](ctx, s.workspace, wire.GetWorkspaceCredentials, nil, memberID, clientID)
 }
 
 // Delete deletes a credential pair and revokes its tokens. Viewers can delete only their own pairs.
-//
-// Protocol: docs/protocol.md, section 10.
 func (s *WorkspaceCredentialsService) Delete(ctx context.Context, memberID, clientID string) error {
 	return s.workspace.remove(ctx, wire.DeleteWorkspaceCredentials, s.workspace.ids(memberID, clientID)...)
 }
 
 // ResetSecret replaces the secret of a credential pair and returns the pair with the new secret.
 // Store it: it cannot be retrieved later. The old secret and its tokens are revoked.
-//
-// Protocol: docs/protocol.md, section 10.
 func (s *WorkspaceCredentialsService) ResetSecret(ctx context.Context, memberID, clientID string) (*IssuedCredentials, error) {
 	return sendIn[createdCredentialsJSON](ctx, s.workspace, wire.ResetWorkspaceCredentials, struct{}{}, memberID, clientID)
 }

@@ -23,8 +23,6 @@ import (
 // Read them from the environment with [CredentialsFromEnv], or decode them from JSON, for example
 // {"client_id": "…", "client_secret": "…"}. Other fields of the JSON are ignored; NewClient and
 // NewConsole report missing ones. Encoded as JSON, the secret is a placeholder.
-//
-// Protocol: docs/protocol.md, section 2.
 type Credentials struct {
 	ClientID     string `json:"client_id"`
 	ClientSecret Secret `json:"client_secret"`
@@ -69,8 +67,6 @@ func CredentialsFromEnv() (Credentials, error) {
 //
 // To rotate without failed calls, create the new credentials, let the source return them in all
 // processes, and then delete the old credentials.
-//
-// Protocol: docs/protocol.md, section 11.
 type CredentialsSource interface {
 	Credentials(ctx context.Context) (Credentials, error)
 }

@@ -66,4 +66,6 @@
 //
 // Package sandboxfake runs a fake of the service in the process of your test. Package signature
 // verifies signed callbacks and redirects, and signs messages for tests.
+//
+// Protocol: docs/protocol.md.
 package idverify

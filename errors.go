@@ -31,8 +31,6 @@ var (
 	// never match ErrOutcomeUnknown. Neither do errors of requests that were rejected with status 4xx
 	// or 501, or were not sent. A request whose body the HTTP transport has not read to its end counts
 	// as not sent, because the service cannot process it.
-	//
-	// Protocol: docs/protocol.md, section 11.
 	ErrOutcomeUnknown = errors.New("outcome unknown")
 
 	// ErrBadRequest means that an argument is missing, malformed or out of range. Errors for
@@ -99,8 +97,6 @@ func isSentinel(err error) bool {
 // with a constant. Title and Detail are for people; phone numbers, addresses, tokens, URLs and the
 // code of a Complete in them are redacted, as in the text of the error. The text contains the
 // RequestID: group errors by Operation, Status and Code instead.
-//
-// Protocol: docs/protocol.md, section 8.
 type Error struct {
 	Status    int    // HTTP status
 	Type      string // URI of the problem, which ends with its fragment
@@ -169,8 +165,6 @@ func (e *Error) Is(target error) bool {
 // TokenError is a response with which the token endpoint rejected a request (RFC 6749, section
 // 5.2). It matches [ErrUnauthorized] for code invalid_client, which means that the credentials are
 // wrong, and for status 401. It matches [ErrRateLimited] for status 429.
-//
-// Protocol: docs/protocol.md, section 2.
 type TokenError struct {
 	Status      int    // HTTP status
 	Code        string // for example "invalid_client"; empty if the body is not an OAuth error
@@ -482,8 +476,6 @@ var errAttemptTimeout = fmt.Errorf("no response within the attempt timeout (see 
 
 // problems lists the known problems. An error with an unknown or missing code matches the
 // sentinel of the first row with its status, if there is one, and gets no hint from the table.
-//
-// Protocol: docs/protocol.md, section 8.
 var problems = []struct {
 	status int
 	code   string
@@ -590,8 +582,6 @@ const (
 // CheckEndedError is the error of Wait for a check that ended without a result, or is still in
 // progress after its TTL. The error matches [ErrNotFound] if the service did not find the check: it
 // ended as EXPIRED or ERROR (see [CheckStatus]), or never existed.
-//
-// Protocol: docs/protocol.md, section 4.
 type CheckEndedError struct {
 	CheckID   string
 	Status    CheckStatus // the last status that was read; empty if there was none

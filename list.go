@@ -21,7 +21,12 @@ import (
 // ListOptions selects a page of a list. Zero fields are not sent, so the defaults of the service
 // apply.
 //
-// Search is an RSQL expression over the search fields of the list, for example
+// All lists can be sorted by created_at, checks and projects also by updated_at, and projects also
+// by name. Checks can be searched by check_id, phone_number, reference_id, status, match,
+// no_sim_change, charge_amount, charge_currency, created_at and updated_at. For another field the
+// error is [ErrBadRequest].
+//
+// Search is an RSQL expression, in which ";" means and, and "," means or:
 //
 //	reference_id=="order-1"
 //	status==COMPLETED;created_at>=2026-01-02T00:00:00+0000
@@ -30,8 +35,6 @@ import (
 // quotes. Within quotes, a backslash makes the next character literal: write \" for a quote and \\
 // for a backslash. Always quote values from users or other systems. To search for a reference ID,
 // use FindByReferenceID, which quotes it.
-//
-// Protocol: docs/protocol.md, section 3, which contains the search fields and sort properties.
 type ListOptions struct {
 	Page   int    // 1 (the default) or higher
 	Size   int    // items per page, 1 to 100; 10 by default

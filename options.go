@@ -86,8 +86,8 @@ func WithLogger(l *slog.Logger) Option { return func(s *settings) { s.logger = l
 // version is "devel" if the build has none.
 func WithUserAgent(name string) Option { return func(s *settings) { s.userAgent = name } }
 
-// WithVersions selects the version of each API that is not empty in v. If it is used more than
-// once, the last version applies.
+// WithVersions selects the versions of the APIs. An empty field of v changes nothing. If the option
+// is repeated, the last version of each API applies.
 func WithVersions(v Versions) Option { return func(s *settings) { s.versions.override(v) } }
 
 // WithClock sets the clock that determines whether an access token has expired. The key set of
@@ -110,8 +110,6 @@ func WithLiveOnly() Option { return func(s *settings) { s.liveOnly = true } }
 //
 // The code exchange ([PhoneCheckService.Complete], PhoneCheckParams.RedirectURL) requires version
 // "v0.2" of the product.
-//
-// Protocol: docs/protocol.md, section 1.
 type Versions struct {
 	PhoneCheck      string
 	SIMCheck        string

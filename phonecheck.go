@@ -38,8 +38,6 @@ type PhoneCheckParams struct {
 }
 
 // PhoneCheck is a check whether a phone number belongs to a device.
-//
-// Protocol: docs/protocol.md, section 4.
 type PhoneCheck struct {
 	CheckID     string
 	Status      CheckStatus
@@ -73,8 +71,6 @@ type PhoneCheck struct {
 // Errors include [ErrOutcomeUnknown] (find the check with FindByReferenceID), [ErrPhoneFormat],
 // [ErrInsufficientBalance], [ErrIPMismatch], [ErrRateLimited], [ErrSandbox] with [WithLiveOnly],
 // and [*TokenError].
-//
-// Protocol: docs/protocol.md, section 4.
 func (s *PhoneCheckService) Create(ctx context.Context, p PhoneCheckParams) (*PhoneCheck, error) {
 	return createCheck[phoneCheckJSON](ctx, s.api, wire.CreatePhoneCheck, createCheckJSON{
 		PhoneNumber: p.PhoneNumber,
@@ -100,16 +96,12 @@ func (s *PhoneCheckService) Get(ctx context.Context, checkID string) (*PhoneChec
 // another context if ctx has ended, and do not exchange the code again. COMPLETED proves only that
 // some code of this check was exchanged with your credentials. Accept it only for the session that
 // owns the check and made the only exchange.
-//
-// Protocol: docs/protocol.md, section 4.
 func (s *PhoneCheckService) Complete(ctx context.Context, checkID, code string) (*PhoneCheck, error) {
 	return completeCheck[phoneCheckJSON](ctx, s.api, wire.CompletePhoneCheck, checkID, code)
 }
 
 // List returns one page of the project's PhoneChecks, newest first unless o specifies another
 // order.
-//
-// Protocol: docs/protocol.md, section 3.
 func (s *PhoneCheckService) List(ctx context.Context, o ListOptions) (*Page[PhoneCheck], error) {
 	return list[phoneCheckJSON](ctx, s.api, listOf(wire.ListPhoneChecks, o), "checks")
 }

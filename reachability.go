@@ -16,8 +16,6 @@ import (
 type ReachabilityService struct{ api *api }
 
 // DeviceReachability describes the mobile network of an IP address.
-//
-// Protocol: docs/protocol.md, section 5.
 type DeviceReachability struct {
 	NetworkID         string
 	NetworkName       string
@@ -62,8 +60,6 @@ type Price struct {
 // The error is [ErrNotMobileIP] if the device is not using its mobile data connection, and
 // [ErrNetworkNotSupported] if its network is not supported. In both cases use another method, such
 // as a text message.
-//
-// Protocol: docs/protocol.md, section 5.
 func (s *ReachabilityService) Lookup(ctx context.Context, ip netip.Addr) (*DeviceReachability, error) {
 	switch {
 	case !ip.IsValid():

@@ -38,8 +38,6 @@ import (
 // minimum, but no more than a minute (or MaxWait, if that is longer). If the remaining pause
 // exceeds MaxWait or the deadline of the context, the operation returns the last error at once.
 // While a token is valid, nothing waits.
-//
-// Protocol: docs/protocol.md, section 11.
 type RetryPolicy struct {
 	MaxAttempts int           // including the first; 4 by default, 1 disables retries
 	MinWait     time.Duration // 250 ms by default, or MaxWait if that is shorter

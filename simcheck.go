@@ -33,8 +33,6 @@ type SIMCheckParams struct {
 }
 
 // SIMCheck is a check that detects recent SIM changes of a phone number.
-//
-// Protocol: docs/protocol.md, section 4.
 type SIMCheck struct {
 	CheckID     string
 	Status      CheckStatus
@@ -71,8 +69,6 @@ type SIMCheck struct {
 //
 // Errors include [ErrOutcomeUnknown] (find the check with FindByReferenceID), [ErrPhoneFormat],
 // [ErrInsufficientBalance], [ErrRateLimited], [ErrSandbox] with [WithLiveOnly], and [*TokenError].
-//
-// Protocol: docs/protocol.md, section 4.
 func (s *SIMCheckService) Create(ctx context.Context, p SIMCheckParams) (*SIMCheck, error) {
 	return createCheck[simCheckJSON](ctx, s.api, wire.CreateSIMCheck, createCheckJSON{
 		PhoneNumber: p.PhoneNumber,
@@ -89,15 +85,12 @@ func (s *SIMCheckService) Get(ctx context.Context, checkID string) (*SIMCheck, e
 }
 
 // List returns one page of the project's SIMChecks, newest first unless o specifies another order.
-//
-// Protocol: docs/protocol.md, section 3.
 func (s *SIMCheckService) List(ctx context.Context, o ListOptions) (*Page[SIMCheck], error) {
 	return list[simCheckJSON](ctx, s.api, listOf(wire.ListSIMChecks, o), "checks")
 }
 
-// All returns an iterator over the SIMChecks of all pages, starting with o.Page. It reads each page
-// when the iteration reaches it, and stops after the first error. Checks that are created in the
-// meantime move others to later pages: sort by "created_at,asc" to get each check once.
+// All returns an iterator over the SIMChecks of all pages, starting with o.Page: see
+// [PhoneCheckService.All].
 func (s *SIMCheckService) All(ctx context.Context, o ListOptions) iter.Seq2[*SIMCheck, error] {
 	return all(ctx, o, s.List)
 }

@@ -44,8 +44,6 @@ type SubscriberCheckParams struct {
 
 // SubscriberCheck is a check that verifies that a phone number belongs to a device, and detects
 // recent SIM changes.
-//
-// Protocol: docs/protocol.md, section 4.
 type SubscriberCheck struct {
 	CheckID     string
 	Status      CheckStatus
@@ -88,8 +86,6 @@ type SubscriberCheck struct {
 // Errors include [ErrOutcomeUnknown] (find the check with FindByReferenceID), [ErrPhoneFormat],
 // [ErrInsufficientBalance], [ErrIPMismatch], [ErrRateLimited], [ErrSandbox] with [WithLiveOnly],
 // and [*TokenError].
-//
-// Protocol: docs/protocol.md, section 4.
 func (s *SubscriberCheckService) Create(ctx context.Context, p SubscriberCheckParams) (*SubscriberCheck, error) {
 	return createCheck[subscriberCheckJSON](ctx, s.api, wire.CreateSubscriberCheck, createCheckJSON{
 		PhoneNumber: p.PhoneNumber,
@@ -107,58 +103,35 @@ func (s *SubscriberCheckService) Get(ctx context.Context, checkID string) (*Subs
 	return send[subscriberCheckJSON](ctx, s.api, wire.GetSubscriberCheck, nil, checkID)
 }
 
-// Complete exchanges the code of a redirect (see [ParseRedirect]) and returns the check, which has
-// ended. Complete requires version v0.2: see [WithVersions].
-//
-// For a wrong or used code the error is [ErrNotFound].
-//
-// If the error matches [ErrOutcomeUnknown], the code may have been used. Get the check, with
-// another context if ctx has ended, and do not exchange the code again. COMPLETED proves only that
-// some code of this check was exchanged with your credentials. Accept it only for the session that
-// owns the check and made the only exchange.
-//
-// Protocol: docs/protocol.md, section 4.
+// Complete exchanges the code of a redirect and returns the check, which has ended. It requires
+// version v0.2 of SubscriberCheck. For its errors, and what to do after [ErrOutcomeUnknown], see
+// [PhoneCheckService.Complete].
 func (s *SubscriberCheckService) Complete(ctx context.Context, checkID, code string) (*SubscriberCheck, error) {
 	return completeCheck[subscriberCheckJSON](ctx, s.api, wire.CompleteSubscriberCheck, checkID, code)
 }
 
 // List returns one page of the project's SubscriberChecks, newest first unless o specifies another
 // order.
-//
-// Protocol: docs/protocol.md, section 3.
 func (s *SubscriberCheckService) List(ctx context.Context, o ListOptions) (*Page[SubscriberCheck], error) {
 	return list[subscriberCheckJSON](ctx, s.api, listOf(wire.ListSubscriberChecks, o), "checks")
 }
 
-// All returns an iterator over the SubscriberChecks of all pages, starting with o.Page. It reads
-// each page when the iteration reaches it, and stops after the first error. Checks that are created
-// in the meantime move others to later pages: sort by "created_at,asc" to get each check once.
+// All returns an iterator over the SubscriberChecks of all pages, starting with o.Page: see
+// [PhoneCheckService.All].
 func (s *SubscriberCheckService) All(ctx context.Context, o ListOptions) iter.Seq2[*SubscriberCheck, error] {
 	return all(ctx, o, s.List)
 }
 
 // FindByReferenceID returns the SubscriberChecks whose ReferenceID is exactly referenceID, oldest
 // first. Use it to find the check of a [SubscriberCheckService.Create] that failed with
-// [ErrOutcomeUnknown].
-//
-// The context of that Create is often done: pass another one. If the CheckURL of a check is empty,
-// the check was opened or has ended.
-//
-// A check that is found exists and was charged. An empty result never proves that no check was
-// created or charged: checks in EXPIRED and ERROR are not listed, and the lost request may still
-// arrive. Therefore do not create the check again automatically.
-//
-// For an empty referenceID, or one that is not valid UTF-8, the error is [ErrBadRequest].
+// [ErrOutcomeUnknown]. An empty result never proves that no check was created or charged: see
+// [PhoneCheckService.FindByReferenceID].
 func (s *SubscriberCheckService) FindByReferenceID(ctx context.Context, referenceID string) ([]*SubscriberCheck, error) {
 	return findByReferenceID[subscriberCheckJSON](ctx, s.api, wire.ListSubscriberChecks, referenceID, func(c *SubscriberCheck) (string, string) { return c.CheckID, c.ReferenceID })
 }
 
-// Wait reads the check until it is COMPLETED. The interval grows from half a second to five
-// seconds. A callback delivers the result sooner and with less traffic.
-//
-// The error is a [*CheckEndedError] if the check ends as EXPIRED or ERROR, does not exist, or is
-// still in progress five seconds after its TTL, counted from the first read. Without a TTL, Wait
-// assumes two minutes.
+// Wait reads the check until it is COMPLETED, or returns a [*CheckEndedError]: see
+// [PhoneCheckService.Wait].
 func (s *SubscriberCheckService) Wait(ctx context.Context, checkID string) (*SubscriberCheck, error) {
 	return wait(ctx, s.api, wire.GetSubscriberCheck, "wait for SubscriberCheck", checkID, s.Get, func(c *SubscriberCheck) progress {
 		return progress{status: c.Status, errorCode: c.ErrorCode, ttl: c.TTL}

@@ -84,8 +84,6 @@ type CheckStatus string
 // check that ends as EXPIRED or ERROR. Its callback reports how it ended; with version v0.2, the
 // redirect also reports ERROR. Get returns [ErrNotFound] for a check that is not stored. A SIMCheck
 // has no callback: Create returns its result.
-//
-// Protocol: docs/protocol.md, section 4.
 const (
 	StatusAccepted  CheckStatus = "ACCEPTED"  // created; the Check URL has not been opened
 	StatusPending   CheckStatus = "PENDING"   // the Check URL was opened; the code has not been exchanged (version v0.2)

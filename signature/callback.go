@@ -16,8 +16,6 @@ import (
 // [ErrTooLate]. All other errors mean that the message is invalid: respond with 400.
 // [Verifier.RequireCallback] sends these responses. Respond to a valid message with 2XX. The
 // service may still send it again, so process each check_id once.
-//
-// Protocol: docs/protocol.md, section 7.
 func (v *Verifier) VerifyCallback(r *http.Request) (*Message, error) {
 	return v.verify("callback", r, (*Verifier).callback)
 }

@@ -52,16 +52,19 @@ type Explanation struct {
 	Changes []Change
 }
 
-// Change is a change of one part of a message. Its texts contain hosts of the verifier, values of
-// [ExplainOptions], names of headers, and a host for which the service really signed the message.
-// They contain nothing else of the message, and no IP address except one of the verifier's hosts.
+// Change describes one part of a message: how it differs from what the service signed, or, if the
+// message is not explained, what was found.
+//
+// The texts contain hosts of the verifier, values of [ExplainOptions], names of headers, and a host
+// for which the service really signed the message. They contain nothing else of the message, and no
+// IP address except one of the verifier's hosts.
 type Change struct {
 	// Part is "authorization", "key", "method", "host", "path", "query", "body", "clock" or "callback
 	// header"; or the name of a covered header in lower case, such as "date", or "another covered
 	// header". If a message is not explained, it can also be "message".
 	Part string `json:"part"`
 
-	Found string `json:"found"`         // what was changed, or was found
+	Found string `json:"found"`         // what was changed or found
 	Fix   string `json:"fix,omitempty"` // what to do
 }
 
@@ -92,8 +95,6 @@ func (c Change) String() string {
 // read of a body cannot be canceled, so a goroutine continues it until net/http's server ends it:
 // at http.Server.ReadTimeout, which you should set, or when the connection ends. Explain closes any
 // other body instead. opts may be nil.
-//
-// Protocol: docs/protocol.md, section 12.
 func (v *Verifier) Explain(ctx context.Context, r *http.Request, opts *ExplainOptions) Explanation {
 	if opts == nil {
 		opts = &ExplainOptions{}

@@ -16,8 +16,6 @@ import (
 // VerifyRedirect returns the same errors as [Verifier.VerifyCallback]. With a replay store,
 // reloading the page within the clock skew fails with [ErrReplay], so redirect the browser to
 // another URL after handling it.
-//
-// Protocol: docs/protocol.md, section 7.
 func (v *Verifier) VerifyRedirect(r *http.Request) (*Message, error) {
 	return v.verify("redirect", r, (*Verifier).redirect)
 }

@@ -60,8 +60,6 @@ func NewSigner(keyID string, key *rsa.PrivateKey, opts *SignerOptions) (*Signer,
 // r must be a POST request, and its callback header must contain the kind, for example phone_check.
 // The request target is r.RequestURI, or r.URL.RequestURI() if that is empty, as in client
 // requests. Sign each attempt again, because the date is part of the signature.
-//
-// Protocol: docs/protocol.md, section 7.
 func (s *Signer) SignCallback(r *http.Request, body []byte) error {
 	if r.Method != http.MethodPost {
 		return errors.New("signature: sign callback: method must be POST")
@@ -98,8 +96,6 @@ func (s *Signer) SignCallback(r *http.Request, body []byte) error {
 // SignRedirect appends the parameters authorization and date to u.RawQuery and does not change the
 // existing query. u must be absolute, with the host that the device sends. Its query must contain
 // exactly one check_id, no authorization and no date.
-//
-// Protocol: docs/protocol.md, section 7.
 func (s *Signer) SignRedirect(u *url.URL) error {
 	if u.Host == "" {
 		return errors.New("signature: sign redirect: URL has no host")

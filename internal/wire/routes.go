@@ -12,8 +12,6 @@ import (
 
 // Operation is a row of the route table. An operation with several routes has several rows with the
 // same Name.
-//
-// Protocol: docs/protocol.md, section 1.
 type Operation struct {
 	Name    string // used in logs, errors, faults and journals: "phone_check.create"
 	Title   string // used in error texts: "create PhoneCheck"
@@ -195,8 +193,6 @@ func (o Operation) URL(base, version string, ids ...string) (string, error) {
 // checkID rejects an ID that a proxy could turn into another path. Escaping is not enough: some
 // proxies decode the path before they forward it. Then %2F becomes a separator again, and %3F and
 // %23 end the path.
-//
-// Protocol: docs/protocol.md, section 11.
 func checkID(id string) error {
 	// Some servers drop everything from a semicolon before they resolve dot segments.
 	segment, _, _ := strings.Cut(id, ";")

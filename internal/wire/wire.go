@@ -6,8 +6,6 @@
 package wire
 
 // Scopes of access tokens.
-//
-// Protocol: docs/protocol.md, section 2.
 const (
 	ScopePhoneCheck      = "phone_check"
 	ScopeSIMCheck        = "sim_check"
@@ -43,13 +41,9 @@ var Versions = map[string][]string{
 }
 
 // TimeFormat is the format of timestamps: ISO 8601 with an offset without a colon.
-//
-// Protocol: docs/protocol.md, section 3.
 const TimeFormat = "2006-01-02T15:04:05-0700"
 
 // CallbackHeader is the header that contains the product of a callback.
-//
-// Protocol: docs/protocol.md, section 6.
 const CallbackHeader = "x-service-callback"
 
 // RequestIDHeader is the response header that contains the request ID.
@@ -69,8 +63,6 @@ const (
 const MaxBody = 64 << 10
 
 // Statuses of checks.
-//
-// Protocol: docs/protocol.md, section 4.
 const (
 	StatusAccepted  = "ACCEPTED"
 	StatusPending   = "PENDING"
@@ -80,8 +72,6 @@ const (
 )
 
 // Problem type fragments.
-//
-// Protocol: docs/protocol.md, section 8.
 const (
 	BadRequest              = "bad_request"
 	PhoneFormatInvalid      = "phone_format_invalid"
