@@ -286,8 +286,6 @@ func (a *accounts) authenticate(clientID, secret string) *credential {
 }
 
 // Scopes that project and workspace credentials can request.
-//
-// Protocol: docs/protocol.md, section 2.
 var (
 	projectScopes   = []string{wire.ScopePhoneCheck, wire.ScopeSIMCheck, wire.ScopeSubscriberCheck, wire.ScopeCoverage}
 	workspaceScopes = []string{wire.ScopeProjects, wire.ScopeWorkspaces, wire.ScopeConsole}
@@ -355,8 +353,6 @@ func (m money) number() json.Number { return json.Number(m.String()) }
 
 // maxURL is the maximum length of a callback or redirect URL, in bytes. It bounds the size of the
 // delivery journal.
-//
-// Protocol: docs/protocol.md, section 3.
 const maxURL = 2048
 
 // validateURLs validates the callback URL and the redirect URL of a request. Either may be empty,
@@ -377,8 +373,6 @@ const malformedURL = "is malformed: the host, the port or a percent escape is no
 // absolute http or https URL of at most maxURL bytes without userinfo and fragment, in printable
 // ASCII. The host has no percent escape: it would be an internationalized name, which browsers send
 // as punycode, or have an IPv6 zone.
-//
-// Protocol: docs/protocol.md, section 3.
 func urlDefect(text string) string {
 	unprintable := func(r rune) bool { return r <= ' ' || r == 0x7f }
 	nonASCII := func(r rune) bool { return r > 0x7f }
@@ -446,8 +440,6 @@ func redirectDefect(text string) string {
 //
 // A browser normalizes each URL before it sends a request, and the service signs what is sent.
 // net/url does not implement the standard of browsers, WHATWG URL.
-//
-// Protocol: docs/protocol.md, section 7.
 func browserURL(text string) *url.URL {
 	scheme, rest, _ := strings.Cut(text, "://")
 	scheme = strings.ToLower(scheme)

@@ -20,8 +20,6 @@ import (
 )
 
 // bodyMedia are the accepted media types of a JSON request body.
-//
-// Protocol: docs/protocol.md, section 3.
 var bodyMedia = []string{wire.MediaJSON, wire.MediaHAL}
 
 // decode decodes a JSON body into v.
@@ -29,8 +27,6 @@ func (c *call) decode(v any) error { return c.decodeAs(bodyMedia, v) }
 
 // decodeAs decodes a JSON body with one of the given media types into v. It checks for the errors
 // 415, 413 and 400, in this order.
-//
-// Protocol: docs/protocol.md, section 1.
 func (c *call) decodeAs(media []string, v any) error {
 	switch {
 	case !isMedia(c.r.Header.Get("Content-Type"), media):
@@ -354,8 +350,6 @@ func (c *call) decodePatch() ([]patchOperation, error) {
 }
 
 // patchPaths are the paths that a project patch can contain, with their allowed operations.
-//
-// Protocol: docs/protocol.md, section 10.
 var patchPaths = []struct{ path, verbs string }{
 	{"/name", "add replace"},
 	{"/mode", "add replace"},

@@ -56,8 +56,6 @@ type checkParams struct {
 
 // maxReferenceID is the maximum length of a reference ID, in bytes. It bounds the size of the
 // delivery journal.
-//
-// Protocol: docs/protocol.md, section 4.
 const maxReferenceID = 1024
 
 // createCheck handles POST /{product}/{version}/checks.
@@ -302,8 +300,6 @@ func (s *service) finish(ck *check, outcome rule) {
 }
 
 // persists reports whether a check can still be read.
-//
-// Protocol: docs/protocol.md, section 4.
 func (c *check) persists() bool {
 	return c.status != wire.StatusExpired && c.status != wire.StatusError
 }
@@ -328,8 +324,6 @@ func (s *service) removeCheck(ck *check) {
 }
 
 // charge charges the workspace of p for a check. Checks of sandbox projects are free.
-//
-// Protocol: docs/protocol.md, section 4.
 func (s *service) charge(ck *check, p *project) error {
 	w := p.workspace
 	ck.currency = w.currency
@@ -347,8 +341,6 @@ func (s *service) charge(ck *check, p *project) error {
 
 // checkView is the JSON form of a check. It refers to the check, so the caller of appendJSON holds
 // the mutex.
-//
-// Protocol: docs/protocol.md, section 4.
 type checkView struct {
 	*check
 	url     string // the Check URL
@@ -480,8 +472,6 @@ func simChangeWithin(ck *check) int {
 
 // callbackBody returns the body of a check's callback. The body is not part of a web page, so
 // escaping HTML would only make it longer.
-//
-// Protocol: docs/protocol.md, section 6.
 func callbackBody(ck *check) []byte {
 	o := openObject(make([]byte, 0, checkSize))
 	o.rawHTML = true

@@ -16,8 +16,6 @@ import (
 )
 
 // role is the role of a member in a workspace.
-//
-// Protocol: docs/protocol.md, section 10.
 type role string
 
 const (
@@ -86,8 +84,6 @@ func (s *service) workspacePath(c *call, w *workspace) string {
 const dataResidency = "EU"
 
 // workspaceView is the JSON form of a workspace.
-//
-// Protocol: docs/protocol.md, section 10.
 type workspaceView struct {
 	WorkspaceID   string `json:"workspace_id"`
 	Name          string `json:"name"`
@@ -171,8 +167,6 @@ func (s *service) updateWorkspace(c *call, m *member) (any, error) {
 }
 
 // memberView is the JSON form of a member.
-//
-// Protocol: docs/protocol.md, section 10.
 type memberView struct {
 	MemberID string `json:"member_id"`
 	Name     string `json:"name"`

@@ -16,8 +16,6 @@ import (
 // this order is a conflict.
 
 // billingAccount is the JSON form of the company details, in requests and responses.
-//
-// Protocol: docs/protocol.md, section 10.
 type billingAccount struct {
 	CompanyName  string `json:"company_name"`
 	ContactName  string `json:"contact_name"`
@@ -322,8 +320,6 @@ var usagePeriods = map[string]string{
 }
 
 // usageView is the JSON form of a row of usage.
-//
-// Protocol: docs/protocol.md, section 10.
 type usageView struct {
 	Date      string      `json:"date"`
 	ProductID string      `json:"product_id,omitempty"`

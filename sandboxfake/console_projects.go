@@ -10,8 +10,6 @@ import (
 )
 
 // projectView is the JSON form of a project.
-//
-// Protocol: docs/protocol.md, section 10.
 type projectView struct {
 	ProjectID string `json:"project_id"`
 	settingsView
@@ -249,8 +247,6 @@ func (s *service) deleteProject(c *call, m *member) (any, error) {
 const maxCredentials = 2
 
 // credentialView is the JSON form of credentials.
-//
-// Protocol: docs/protocol.md, section 10.
 type credentialView struct {
 	ClientID     string   `json:"client_id"`
 	ClientSecret string   `json:"client_secret,omitempty"` // only in responses to create and reset

@@ -25,8 +25,6 @@ type deliveryRule struct {
 }
 
 // deliveryRules is the table of delivery rules.
-//
-// Protocol: docs/protocol.md, section 6.
 var deliveryRules = []deliveryRule{
 	{200, 299, ResultAcknowledged, false},
 	{300, 399, ResultRejected, false},

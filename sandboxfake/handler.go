@@ -172,8 +172,6 @@ func problemResponse(err error) *response {
 
 // admit finds the operation and the token of a call. It rejects a call in the order 401, 404
 // (unknown path), 405, 403.
-//
-// Protocol: docs/protocol.md, section 1.
 func (s *service) admit(c *call) error {
 	route := routes().find(c.r.URL.EscapedPath())
 	if route.requiresToken() {
@@ -226,8 +224,6 @@ func (r *response) writeHeader(w http.ResponseWriter, length int) {
 
 // handlers returns the handler of each operation in the route table. Console handlers also check
 // the required role.
-//
-// Protocol: docs/protocol.md, sections 1 and 10.
 func handlers() map[string]handler {
 	return map[string]handler{
 		wire.Token.Name:  (*service).issueTokenFor,
@@ -452,8 +448,6 @@ func newProblem(fragment, detail string) *problem {
 const docsURL = "https://docs.sandbox.test"
 
 // problemKinds is the table of problems, with their default details.
-//
-// Protocol: docs/protocol.md, section 8.
 var problemKinds = []struct {
 	status   int
 	fragment string
@@ -517,8 +511,6 @@ func (s *service) limitRate(c *call) error {
 }
 
 // rateLimit contains the values of the X-RateLimit headers.
-//
-// Protocol: docs/protocol.md, section 8.
 type rateLimit struct {
 	limit, remaining int
 	reset            time.Time

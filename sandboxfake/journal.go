@@ -276,8 +276,6 @@ type Attempt struct {
 }
 
 // AttemptResult classifies the outcome of an attempt.
-//
-// Protocol: docs/protocol.md, section 6.
 type AttemptResult string
 
 // Results of an attempt. A callback is retried only after ResultFailed.

@@ -131,8 +131,6 @@ func (k *keyRing) remove(id string) {
 
 // keySetMaxAge is the time for which clients may cache the key set, and for which a retired key
 // stays in it.
-//
-// Protocol: docs/protocol.md, section 7.
 const keySetMaxAge = 5 * time.Minute
 
 // jwk is a public key in the key set (RFC 7517).

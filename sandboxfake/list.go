@@ -14,8 +14,6 @@ import (
 )
 
 // listing describes how a kind of item is listed: order, search fields and JSON form.
-//
-// Protocol: docs/protocol.md, section 3.
 type listing[T any] struct {
 	embedded string // name below _embedded
 	created  func(T) time.Time

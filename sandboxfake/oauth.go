@@ -25,8 +25,6 @@ type token struct {
 }
 
 // tokenLifetime is the lifetime of an access token.
-//
-// Protocol: docs/protocol.md, section 2.
 const tokenLifetime = time.Hour
 
 // tokens contains the issued tokens, in order of expiry. Issuing a token removes expired tokens.

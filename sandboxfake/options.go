@@ -143,8 +143,6 @@ func WithCallbackHeader(name string) Option {
 
 // WithBase64Digest encodes the Digest of callbacks in base64 instead of hexadecimal. Receivers must
 // accept both.
-//
-// Protocol: docs/protocol.md, section 7.
 func WithBase64Digest() Option {
 	return func(o *options) error {
 		o.base64Digest = true
@@ -212,8 +210,6 @@ func WithCallerIP(ip netip.Addr) Option {
 // WithPhoneIPCheck makes a check end as ERROR with the error code ip_mismatch if its Check URL is
 // opened from another address than the PhoneIP of the check. In memory, the address of a device is
 // 127.0.0.1. By default, the server validates only the syntax of PhoneIP.
-//
-// Protocol: docs/protocol.md, section 4.
 func WithPhoneIPCheck() Option {
 	return func(o *options) error {
 		o.phoneIPCheck = true
@@ -223,8 +219,6 @@ func WithPhoneIPCheck() Option {
 
 // WithAdditionalScopes adds scopes that all credentials can request, for programs that also request
 // scopes of other products. A token with such a scope grants access to no further operation.
-//
-// Protocol: docs/protocol.md, section 2.
 func WithAdditionalScopes(scopes ...string) Option {
 	return func(o *options) error {
 		for _, scope := range scopes {

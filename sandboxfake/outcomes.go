@@ -23,23 +23,17 @@ type Outcome struct {
 // PhoneCheckOutcome returns the sandbox result of a PhoneCheck of number. Numbers that end in 00,
 // 55 or 99 give ERROR. For other numbers, Match is VerdictYes if the last digit is even, otherwise
 // VerdictNo.
-//
-// Protocol: docs/protocol.md, section 4.
 func PhoneCheckOutcome(number string) Outcome { return decide(phoneCheckRules, number).outcome() }
 
 // SIMCheckOutcome returns the sandbox result of a SIMCheck of number. Numbers that end in 99 give
 // ERROR. For other numbers, NoSIMChange is VerdictYes if the last digit is 0 to 4, otherwise
 // VerdictNo.
-//
-// Protocol: docs/protocol.md, section 4.
 func SIMCheckOutcome(number string) Outcome { return decide(simCheckRules, number).outcome() }
 
 // SubscriberCheckOutcome returns the sandbox result of a SubscriberCheck of number. Numbers that
 // end in 00, 55 or 99 give ERROR. For other numbers, Match is VerdictYes if the last digit is even,
 // otherwise VerdictNo. NoSIMChange is VerdictYes for 0, 2 and 4, VerdictNo for 6 and 8, and
 // VerdictUnknown without a match.
-//
-// Protocol: docs/protocol.md, section 4.
 func SubscriberCheckOutcome(number string) Outcome {
 	return decide(subscriberCheckRules, number).outcome()
 }
@@ -51,8 +45,6 @@ func SubscriberCheckOutcome(number string) Outcome {
 // digit determines it: 200 if the digit is even, or a, c or e; 412 not_mobile_ip if it is odd, or
 // b, d or f. IPv6 addresses are evaluated in expanded form. For the zero Addr, the status is 400
 // bad_request.
-//
-// Protocol: docs/protocol.md, section 5.
 func ReachabilityOutcome(addr netip.Addr) (status int, code string) {
 	addr = addr.Unmap().WithZone("")
 	text := addr.StringExpanded()
@@ -87,8 +79,6 @@ const (
 
 // Sandbox results by suffix. The first row with a matching suffix applies, so rows with two digits
 // come first.
-//
-// Protocol: docs/protocol.md, sections 4 and 5.
 var (
 	phoneCheckRules = []rule{
 		{suffixes: "00 55 99", status: wire.StatusError, match: no, errorCode: mnoServerError},
@@ -132,8 +122,6 @@ type choice struct {
 }
 
 // choices contains each result of a PhoneCheck, and each error code.
-//
-// Protocol: docs/protocol.md, section 4.
 var choices = []choice{
 	{asPhone, "This is the phone", "The mobile network confirms the number.", rule{status: wire.StatusCompleted, match: yes}},
 	{asOtherSIM, "Another SIM", "The SIM in use has another number.", rule{status: wire.StatusCompleted, match: no}},
@@ -223,8 +211,6 @@ type product struct {
 }
 
 // products are the products with checks.
-//
-// Protocol: docs/protocol.md, section 4.
 var products = []product{
 	{name: wire.PhoneCheck, rules: phoneCheckRules, callbacks: true},
 	{name: wire.SIMCheck, rules: simCheckRules, onCreation: true, period: true},

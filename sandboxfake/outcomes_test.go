@@ -15,8 +15,6 @@ import (
 // sandboxTables contains the expected outcomes, written by hand: for each last digit, and for the
 // two-digit suffixes that take precedence. Each text is the status, match and no_sim_change: yes,
 // no, or - if not applicable.
-//
-// Protocol: docs/protocol.md, section 4.
 var sandboxTables = []sandboxTable{
 	{
 		path:      "/phone_check/v0.1/checks",

@@ -31,8 +31,6 @@ const sandboxCountry = "GB"
 
 // coverageProducts are the IDs and names of the products in coverage and usage. In the products of
 // a reachability lookup, IDs are in upper case, and names are titles.
-//
-// Protocol: docs/protocol.md, section 5.
 var coverageProducts = []struct{ product, id, name, title string }{
 	{wire.PhoneCheck, "pck", "PhoneCheck", "Phone Check"},
 	{wire.SIMCheck, "sck", "SIMCheck", "Sim Check"},
