@@ -96,10 +96,12 @@ func WithVersions(v Versions) Option { return func(s *settings) { s.versions.ove
 func WithClock(now func() time.Time) Option { return func(s *settings) { s.now = now } }
 
 // WithLiveOnly makes Create return [ErrSandbox] and no check if the charge of the check is zero or
-// missing, as in a sandbox project, where the results depend only on the digits of the number. Use
-// it in production, unless your price for a product is zero. The check exists and may end, also
-// with a callback, but its result must not be used. Only Create tests the charge: not Get,
-// Complete, List and Wait, callbacks, or the checks that Reconcile of package inbox finds.
+// missing, as in a sandbox project, where the results depend only on the digits of the number.
+// FindByReferenceID, which finds the check of a Create with unknown outcome, returns the same
+// error. Use the option in production, unless your price for a product is zero.
+//
+// The check exists and may end, also with a callback, but its result must not be used. Get,
+// Complete, List, Wait and callbacks do not test the charge.
 func WithLiveOnly() Option { return func(s *settings) { s.liveOnly = true } }
 
 // Versions contains the version of each API, as in its paths. An empty field keeps the

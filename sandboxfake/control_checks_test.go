@@ -400,7 +400,7 @@ func TestServer_ControlCreateCheck(t *testing.T) {
 			if got.statusOf() != 201.0 || last.Path != row.path || last.Method != http.MethodPost || last.Status != http.StatusCreated || string(last.Body) != row.sent {
 				t.Errorf("response %v; last request %s %s %s = %d, want %s %s = 201", got.statusOf(), last.Method, last.Path, last.Body, last.Status, row.path, row.sent)
 			}
-			if last.ClientID != a.srv.Credentials().ClientID || last.Header.Get("Authorization") != "[redacted]" {
+			if last.ClientID != a.srv.Credentials().ClientID || last.Header.Get("Authorization") != "[REDACTED]" {
 				t.Errorf("request of client %q with Authorization %q, want the initial project's, redacted", last.ClientID, last.Header.Get("Authorization"))
 			}
 			body := got.json["response"].(map[string]any)["body"].(map[string]any)

@@ -225,8 +225,8 @@ func ExampleServer_Requests() {
 		fmt.Println(r.Status, r.Operation, r.Header.Get("Authorization"))
 	}
 	// Output:
-	// 200 token.create [redacted]
-	// 201 phone_check.create [redacted]
+	// 200 token.create [REDACTED]
+	// 201 phone_check.create [REDACTED]
 	// 200 phone_check.open
 }
 

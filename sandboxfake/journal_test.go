@@ -87,8 +87,8 @@ func TestServer_RequestsMaskSecrets(t *testing.T) {
 			t.Errorf("the journal contains the %s", what)
 		}
 	}
-	if n := strings.Count(text.String(), "[redacted]"); n == 0 {
-		t.Error("the journal contains no [redacted] text")
+	if n := strings.Count(text.String(), "[REDACTED]"); n == 0 {
+		t.Error("the journal contains no [REDACTED] text")
 	}
 }
 

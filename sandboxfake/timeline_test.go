@@ -290,7 +290,7 @@ func TestNew_TimelineRedacts(t *testing.T) {
 			}
 		}
 	}
-	for _, shown := range []string{"completed: match", "https://shop.sandbox.test/callbacks/[redacted]?token=[redacted]", check.CheckID, "…12", "acknowledged in"} {
+	for _, shown := range []string{"completed: match", "https://shop.sandbox.test/callbacks/[REDACTED]?token=[REDACTED]", check.CheckID, "…12", "acknowledged in"} {
 		if !strings.Contains(page, shown) {
 			t.Errorf("the page does not contain %q:\n%s", shown, page)
 		}

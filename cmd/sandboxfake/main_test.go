@@ -259,13 +259,13 @@ func TestProgram_RequestLog(t *testing.T) {
 	want := []string{
 		`POST   /oauth2/v1/token token\.create 200`,
 		`GET    /phone_check/v0\.1/checks phone_check\.list 200`,
-		`GET    /phone_check/v0\.1/checks/\[redacted\] phone_check\.get 404`,
-		`GET    /coverage/v0\.1/device_ips/\[redacted\] reachability\.device_ip 200`,
-		`GET    /coverage/v0\.1/device_ips/\[redacted\] reachability\.device_ip 200`,
+		`GET    /phone_check/v0\.1/checks/\[REDACTED\] phone_check\.get 404`,
+		`GET    /coverage/v0\.1/device_ips/\[REDACTED\] reachability\.device_ip 200`,
+		`GET    /coverage/v0\.1/device_ips/\[REDACTED\] reachability\.device_ip 200`,
 		`GET    /coverage/v0\.1/device_ip reachability\.device_ip 200`,
 		`GET    /phone-check/v0\.1/checks - 404`,
-		`GET    /\[redacted\] - 404`,
-		`GET    /\[redacted\] - 404`,
+		`GET    /\[REDACTED\] - 404`,
+		`GET    /\[REDACTED\] - 404`,
 	}
 	lines := strings.Split(strings.TrimSuffix(p.log.String(), "\n"), "\n")
 	if len(lines) != len(want) {

@@ -36,7 +36,7 @@ var importRules = []importRule{
 	{pkg: "internal/archtest"},
 	{pkg: "internal/synctest"},
 	{pkg: "internal/tooltest"},
-	{pkg: "internal/timeline"},
+	{pkg: "internal/timeline", local: "internal/redact"},
 	{pkg: "internal/release"},
 	{pkg: "signature", local: "internal/redact internal/verifierlog", external: "github.com/lestrrat-go/jwx/v2/jwk"},
 	{pkg: "internal/attack", local: "signature"},

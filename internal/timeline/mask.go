@@ -11,10 +11,12 @@ import (
 	"strings"
 	"time"
 	"unicode"
+
+	"github.com/idverify/idverify-go/internal/redact"
 )
 
 // Redacted replaces a secret.
-const Redacted = "[redacted]"
+const Redacted = redact.Placeholder
 
 // maxText is the maximum length of a text that MaskText returns, in runes.
 const maxText = 200

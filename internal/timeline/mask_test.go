@@ -14,18 +14,18 @@ const uuid = "6f1c8a20-0000-8000-8000-123456789012"
 func TestMaskText(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
-		"dial [::ffff:203.0.113.77]:443: i/o timeout": "dial [redacted]: i/o timeout",
-		"call 415-555-1234":                           "call [redacted]",
-		"header Bearer abcdef0123456789":              "header [redacted]",
-		"get https://shop.example.com/?token=secret":  "get [redacted]",
+		"dial [::ffff:203.0.113.77]:443: i/o timeout": "dial [REDACTED]: i/o timeout",
+		"call 415-555-1234":                           "call [REDACTED]",
+		"header Bearer abcdef0123456789":              "header [REDACTED]",
+		"get https://shop.example.com/?token=secret":  "get [REDACTED]",
 		"a\x1b[2J\u202eb":                             "a [2J b",
-		"got secret=abc token: eyJhbGciOi.J9 then":    "got secret=[redacted] token: [redacted] then",
-		`{"client_secret": "a b", "code":"x"} end`:    `{"client_secret": [redacted], "code":[redacted]} end`,
-		"authorization: Bearer abc, PASSWORD=a;b":     "authorization: [redacted], PASSWORD=[redacted];b",
-		`Signature signature="a+b/c=", algorithm`:     `Signature signature=[redacted], algorithm`,
+		"got secret=abc token: eyJhbGciOi.J9 then":    "got secret=[REDACTED] token: [REDACTED] then",
+		`{"client_secret": "a b", "code":"x"} end`:    `{"client_secret": [REDACTED], "code":[REDACTED]} end`,
+		"authorization: Bearer abc, PASSWORD=a;b":     "authorization: [REDACTED], PASSWORD=[REDACTED];b",
+		`Signature signature="a+b/c=", algorithm`:     `Signature signature=[REDACTED], algorithm`,
 		"signature: digest does not match":            "signature: digest does not match",
-		"jwt eyJhbGciOi.J9.x_y, key KxqWvTzRbLmP":     "jwt [redacted], key [redacted]",
-		"key KXQWVTZ2BLMP of the SubscriberCheck":     "key [redacted] of the SubscriberCheck",
+		"jwt eyJhbGciOi.J9.x_y, key KxqWvTzRbLmP":     "jwt [REDACTED], key [REDACTED]",
+		"key KXQWVTZ2BLMP of the SubscriberCheck":     "key [REDACTED] of the SubscriberCheck",
 		"REFUSED_STREAM by Content-Type, unexpected":  "REFUSED_STREAM by Content-Type, unexpected",
 		strings.Repeat("x", 1<<20):                    strings.Repeat("x", 200) + "…",
 	} {
@@ -42,12 +42,12 @@ func TestMaskTarget(t *testing.T) {
 		"/.well-known/jwks.json":                         "/.well-known/jwks.json",
 		"/oauth2/v1/workspace_credentials":               "/oauth2/v1/workspace_credentials",
 		"/phoneCheck/COMPLETED/shop-callback-receivers":  "/phoneCheck/COMPLETED/shop-callback-receivers",
-		"/phoneCheckAbc/KXQWVTZRBLMP/KxqWv2":             "/[redacted]/[redacted]/[redacted]",
-		"/kxqwvtzrblmpnysdqwertyabc/v123":                "/[redacted]/[redacted]",
-		"/device_ip/203.0.113.77":                        "/device_ip/[redacted]",
-		"/checks?search=phone_number==447700900012&page": "/checks?search=[redacted]&page=[redacted]",
-		"/checks?447700900012&=x":                        "/checks?[redacted]=[redacted]&[redacted]=[redacted]",
-		"/%1b[2J/<script>":                               "/[redacted]/[redacted]",
+		"/phoneCheckAbc/KXQWVTZRBLMP/KxqWv2":             "/[REDACTED]/[REDACTED]/[REDACTED]",
+		"/kxqwvtzrblmpnysdqwertyabc/v123":                "/[REDACTED]/[REDACTED]",
+		"/device_ip/203.0.113.77":                        "/device_ip/[REDACTED]",
+		"/checks?search=phone_number==447700900012&page": "/checks?search=[REDACTED]&page=[REDACTED]",
+		"/checks?447700900012&=x":                        "/checks?[REDACTED]=[REDACTED]&[REDACTED]=[REDACTED]",
+		"/%1b[2J/<script>":                               "/[REDACTED]/[REDACTED]",
 		"":                                               "",
 	} {
 		if got := timeline.MaskTarget(target); got != want {
@@ -60,16 +60,16 @@ func TestMaskURL(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
 		"https://shop.sandbox.test/callbacks":                                               "https://shop.sandbox.test/callbacks",
-		"https://shop.sandbox.test/hooks/KxqWvTzRbLmPnYsDqWeRtY/c?KxqWvTzRbLmPnYs=1&kxqwv=": "https://shop.sandbox.test/hooks/[redacted]/c?[redacted]=[redacted]&[redacted]=[redacted]",
-		"https://ada:secret@shop.sandbox.test/c?token=secret#x":                             "https://shop.sandbox.test/c?token=[redacted]",
-		"http://127.0.0.1:34567/447700900012":                                               "http://127.0.0.1:34567/[redacted]",
+		"https://shop.sandbox.test/hooks/KxqWvTzRbLmPnYsDqWeRtY/c?KxqWvTzRbLmPnYs=1&kxqwv=": "https://shop.sandbox.test/hooks/[REDACTED]/c?[REDACTED]=[REDACTED]&[REDACTED]=[REDACTED]",
+		"https://ada:secret@shop.sandbox.test/c?token=secret#x":                             "https://shop.sandbox.test/c?token=[REDACTED]",
+		"http://127.0.0.1:34567/447700900012":                                               "http://127.0.0.1:34567/[REDACTED]",
 		"http://[::1]:80/":                                                                  "http://[::1]:80/",
-		"https://203.0.113.77/c":                                                            "https://[redacted]/c",
-		"https://[2001:db8::1]/c":                                                           "https://[redacted]/c",
-		"https://447700900012.sandbox.test/":                                                "https://[redacted]/",
-		"javascript:alert(1)":                                                               "[redacted]",
-		"not a URL":                                                                         "[redacted]",
-		"https://shop.sandbox.test/back?check_id=" + uuid + "&code=":                        "https://shop.sandbox.test/back?check_id=[redacted]&code=[redacted]",
+		"https://203.0.113.77/c":                                                            "https://[REDACTED]/c",
+		"https://[2001:db8::1]/c":                                                           "https://[REDACTED]/c",
+		"https://447700900012.sandbox.test/":                                                "https://[REDACTED]/",
+		"javascript:alert(1)":                                                               "[REDACTED]",
+		"not a URL":                                                                         "[REDACTED]",
+		"https://shop.sandbox.test/back?check_id=" + uuid + "&code=":                        "https://shop.sandbox.test/back?check_id=[REDACTED]&code=[REDACTED]",
 	} {
 		if got := timeline.MaskURL(text); got != want {
 			t.Errorf("MaskURL(%q) = %q, want %q", text, got, want)
@@ -79,7 +79,7 @@ func TestMaskURL(t *testing.T) {
 
 func TestMaskNumber(t *testing.T) {
 	t.Parallel()
-	for number, want := range map[string]string{"447700900012": "…12", "1234567": "…67", "123456": "[redacted]", "": "[redacted]", "+447700900012": "[redacted]"} {
+	for number, want := range map[string]string{"447700900012": "…12", "1234567": "…67", "123456": "[REDACTED]", "": "[REDACTED]", "+447700900012": "[REDACTED]"} {
 		if got := timeline.MaskNumber(number); got != want {
 			t.Errorf("MaskNumber(%q) = %q, want %q", number, got, want)
 		}
@@ -90,17 +90,17 @@ func TestMaskBody(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct{ name, body, want string }{
 		{"callback", `{"check_id":"` + uuid + `","status":"COMPLETED","match":true,"charge_amount":0.05,"reference_id":"order","created_at":"2026-01-02T03:04:05+0000","<b>":1}`, `{
-  "[redacted]": "[redacted]",
+  "[REDACTED]": "[REDACTED]",
   "charge_amount": 0.05,
   "check_id": "` + uuid + `",
   "created_at": "2026-01-02T03:04:05+0000",
   "match": true,
-  "reference_id": "[redacted]",
+  "reference_id": "[REDACTED]",
   "status": "COMPLETED"
 }`},
 		{"create", `{"phone_number":"447700900012","callback_url":"https://shop.sandbox.test/c?token=s","phone_ip":"203.0.113.77","reference_id":""}`, `{
-  "callback_url": "https://shop.sandbox.test/c?token=[redacted]",
-  "phone_ip": "[redacted]",
+  "callback_url": "https://shop.sandbox.test/c?token=[REDACTED]",
+  "phone_ip": "[REDACTED]",
   "phone_number": "…12",
   "reference_id": ""
 }`},
@@ -108,24 +108,24 @@ func TestMaskBody(t *testing.T) {
   {
     "op": "add",
     "path": "/code",
-    "value": "[redacted]"
+    "value": "[REDACTED]"
   },
   {
     "status": [
-      "[redacted]",
-      "[redacted]",
+      "[REDACTED]",
+      "[REDACTED]",
       7
     ]
   },
   null
 ]`},
 		{"secrets", `{"error":"KxqWvTzRbLmPnYs","KxqWvTzRbLmPnYs":1,"last_sim_change_at":"x","error_code":"mno_server_error"}`, `{
-  "[redacted]": "[redacted]",
-  "error": "[redacted]",
+  "[REDACTED]": "[REDACTED]",
+  "error": "[REDACTED]",
   "error_code": "mno_server_error",
-  "last_sim_change_at": "[redacted]"
+  "last_sim_change_at": "[REDACTED]"
 }`},
-		{"text", `"secret"`, `"[redacted]"`},
+		{"text", `"secret"`, `"[REDACTED]"`},
 		{"form", "grant_type=client_credentials&client_secret=x", "45 bytes"},
 		{"two values", "1 2", "3 bytes"},
 		{"truncated", `{"phone_number":"4477`, "21 bytes"},

@@ -183,7 +183,7 @@ func TestSnippets_RequestCurl(t *testing.T) {
 func TestSnippets_RequestCurlKeepsToken(t *testing.T) {
 	t.Parallel()
 	for _, path := range []string{"@evil.example.com/", ".evil.example.com/", "https://evil.example.com/"} {
-		request := map[string]any{"method": "GET", "path": path, "header": http.Header{"Authorization": {"Bearer [redacted]"}}}
+		request := map[string]any{"method": "GET", "path": path, "header": http.Header{"Authorization": {"Bearer [REDACTED]"}}}
 
 		command := snippet[string](t, "s.requestCurl(input, { url: 'https://127.0.0.1:8443' })", request)
 
