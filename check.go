@@ -227,7 +227,7 @@ type progress struct {
 
 // wait reads the check with get until it is COMPLETED.
 func wait[T any](ctx context.Context, a *api, op wire.Operation, title, checkID string, get func(context.Context, string) (*T, error), toProgress func(*T) progress) (*T, error) {
-	ended := &CheckEndedError{CheckID: checkID, Operation: op.Name, title: title}
+	ended := &NoResultError{CheckID: checkID, Operation: op.Name, title: title}
 	interval := minPollInterval
 	var end time.Time
 	for {

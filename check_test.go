@@ -309,7 +309,7 @@ func TestSubscriberCheckService_WaitEnded(t *testing.T) {
 
 				check, err := c.SubscriberChecks.Wait(t.Context(), "a")
 
-				ended, ok := errors.AsType[*idverify.CheckEndedError](err)
+				ended, ok := errors.AsType[*idverify.NoResultError](err)
 				if !ok || check != nil || ended.CheckID != "a" || ended.Operation != "subscriber_check.get" || ended.Status != tt.status || err.Error() != tt.want {
 					t.Errorf("check = %v, error =\n%v\nwant no check and\n%s", check, err, tt.want)
 				}
@@ -381,9 +381,9 @@ func TestPhoneCheckService_WaitHonorsTTL(t *testing.T) {
 				if took < tt.min || took > tt.max || check != nil {
 					t.Errorf("ttl %s: Wait took %v, want %v to %v (check %v, error %v)", tt.ttl, took, tt.min, tt.max, check, err)
 				}
-				_, ended := errors.AsType[*idverify.CheckEndedError](err)
+				_, ended := errors.AsType[*idverify.NoResultError](err)
 				if inTime := tt.max < 2*time.Hour; ended != inTime || errors.Is(err, context.DeadlineExceeded) == inTime {
-					t.Errorf("ttl %s: error = %v, want *CheckEndedError: %v", tt.ttl, err, inTime)
+					t.Errorf("ttl %s: error = %v, want *NoResultError: %v", tt.ttl, err, inTime)
 				}
 			})
 		})
@@ -391,11 +391,11 @@ func TestPhoneCheckService_WaitHonorsTTL(t *testing.T) {
 }
 
 // Callers construct these errors in their own tests.
-func TestCheckEndedError_ConstructedByCaller(t *testing.T) {
+func TestNoResultError_ConstructedByCaller(t *testing.T) {
 	t.Parallel()
 	for want, err := range map[string]error{
-		"still PENDING":            &idverify.CheckEndedError{Status: idverify.StatusPending},
-		"ended as ERROR: mno_down": &idverify.CheckEndedError{Status: idverify.StatusError, ErrorCode: "mno_down"},
+		"still PENDING":            &idverify.NoResultError{Status: idverify.StatusPending},
+		"ended as ERROR: mno_down": &idverify.NoResultError{Status: idverify.StatusError, ErrorCode: "mno_down"},
 	} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("error = %q, want it to contain %q", err, want)
@@ -638,8 +638,8 @@ func TestPhoneCheckService_Wait(t *testing.T) {
 		if err != nil || check.Match != idverify.VerdictYes {
 			t.Errorf("opened check = %+v, %v, want a match", check, err)
 		}
-		if e, ok := errors.AsType[*idverify.CheckEndedError](expired); !ok || e.Status != idverify.StatusAccepted || !errors.Is(expired, idverify.ErrNotFound) {
-			t.Errorf("error of the unopened check = %v, want a *CheckEndedError", expired)
+		if e, ok := errors.AsType[*idverify.NoResultError](expired); !ok || e.Status != idverify.StatusAccepted || !errors.Is(expired, idverify.ErrNotFound) {
+			t.Errorf("error of the unopened check = %v, want a *NoResultError", expired)
 		}
 	})
 }

@@ -55,7 +55,7 @@
 //	}
 //
 // The other types are [*TokenError] (no access token was issued), [*DecodeError] (a response cannot
-// be used) and [*CheckEndedError] (a check ended without a result). Errors for invalid arguments
+// be used) and [*NoResultError] (a check ended without a result). Errors for invalid arguments
 // match [ErrBadRequest] or [ErrPhoneFormat]. Any other error is one of these:
 //   - [ErrSandbox], with [WithLiveOnly];
 //   - a connection failure or a done context, with its cause;

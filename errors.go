@@ -438,7 +438,7 @@ func (e *credentialsError) Is(target error) bool {
 // As is errors.As for the error of the source.
 func (e *credentialsError) As(target any) bool {
 	switch target.(type) {
-	case **Error, **TokenError, **DecodeError, **CheckEndedError, **sendError:
+	case **Error, **TokenError, **DecodeError, **NoResultError, **sendError:
 		return false
 	}
 	return errors.As(e.error, target)
@@ -579,10 +579,10 @@ const (
 	redirectHint = "redirects are not followed: check the base URL"
 )
 
-// CheckEndedError is the error of Wait for a check that ended without a result, or is still in
-// progress after its TTL. The error matches [ErrNotFound] if the service did not find the check: it
-// ended as EXPIRED or ERROR (see [CheckStatus]), or never existed.
-type CheckEndedError struct {
+// NoResultError is the error of Wait for a check that ended without a result, or is still in
+// progress after its TTL. It matches [ErrNotFound] if the service did not find the check, which
+// ended as EXPIRED or ERROR (see [CheckStatus]) or never existed.
+type NoResultError struct {
 	CheckID   string
 	Status    CheckStatus // the last status that was read; empty if there was none
 	ErrorCode string      // of a check that was read with status ERROR
@@ -596,7 +596,7 @@ type CheckEndedError struct {
 }
 
 // Error implements error.
-func (e *CheckEndedError) Error() string {
+func (e *NoResultError) Error() string {
 	s := errorMessage{operation: cmp.Or(e.title, wire.Title(e.Operation))}.String() + ": "
 	status := cmp.Or(e.statusText, redact.Text(string(e.Status))) // the caller may have constructed e
 	switch {
@@ -616,7 +616,7 @@ func (e *CheckEndedError) Error() string {
 }
 
 // Unwrap returns the error of the last read, or nil.
-func (e *CheckEndedError) Unwrap() error { return e.err }
+func (e *NoResultError) Unwrap() error { return e.err }
 
 // isCheckNotFound reports whether the service did not find the check. Any other 404 comes from a
 // wrong version or a proxy and says nothing about the check.

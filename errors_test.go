@@ -254,8 +254,8 @@ func TestPhoneCheckService_WaitNotFoundWithoutProblem(t *testing.T) {
 
 	_, err := srv.client(t).PhoneChecks.Wait(t.Context(), "a")
 
-	if _, ended := errors.AsType[*idverify.CheckEndedError](err); ended || !errors.Is(err, idverify.ErrNotFound) {
-		t.Errorf("error = %v, want ErrNotFound and no *CheckEndedError", err)
+	if _, ended := errors.AsType[*idverify.NoResultError](err); ended || !errors.Is(err, idverify.ErrNotFound) {
+		t.Errorf("error = %v, want ErrNotFound and no *NoResultError", err)
 	}
 }
 

@@ -131,7 +131,7 @@ func (s *PhoneCheckService) FindByReferenceID(ctx context.Context, referenceID s
 // Wait reads the check until it is COMPLETED. The interval grows from half a second to five
 // seconds. A callback delivers the result sooner and with less traffic.
 //
-// The error is a [*CheckEndedError] if the check ends as EXPIRED or ERROR, does not exist, or is
+// The error is a [*NoResultError] if the check ends as EXPIRED or ERROR, does not exist, or is
 // still in progress five seconds after its TTL, counted from the first read. Without a TTL, Wait
 // assumes two minutes.
 func (s *PhoneCheckService) Wait(ctx context.Context, checkID string) (*PhoneCheck, error) {

@@ -130,7 +130,7 @@ func (s *SubscriberCheckService) FindByReferenceID(ctx context.Context, referenc
 	return findByReferenceID[subscriberCheckJSON](ctx, s.api, wire.ListSubscriberChecks, referenceID, func(c *SubscriberCheck) (string, string) { return c.CheckID, c.ReferenceID })
 }
 
-// Wait reads the check until it is COMPLETED, or returns a [*CheckEndedError]: see
+// Wait reads the check until it is COMPLETED, or returns a [*NoResultError]: see
 // [PhoneCheckService.Wait].
 func (s *SubscriberCheckService) Wait(ctx context.Context, checkID string) (*SubscriberCheck, error) {
 	return wait(ctx, s.api, wire.GetSubscriberCheck, "wait for SubscriberCheck", checkID, s.Get, func(c *SubscriberCheck) progress {

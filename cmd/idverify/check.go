@@ -83,7 +83,7 @@ func (c *checkCommand) commandFor(name, arguments string) string {
 
 // failRead prints an error of a command that reads a check.
 func (c *checkCommand) failRead(err error) int {
-	_, ended := errors.AsType[*idverify.CheckEndedError](err)
+	_, ended := errors.AsType[*idverify.NoResultError](err)
 	rejected, _ := errors.AsType[*idverify.Error](err)
 	if ended || rejected != nil && rejected.Code() == idverify.CodeCheckNotFound {
 		missing := "a SIMCheck that ends as ERROR is not stored and has no callback: only its create reports it"
@@ -316,7 +316,7 @@ func checkWait(ctx context.Context, p *program, args []string) int {
 func (c *checkCommand) waitFor(ctx context.Context, checkID string, brief bool) int {
 	fmt.Fprintln(c.stderr, "Waiting for the result.")
 	ended, err := c.service.wait(ctx, checkID)
-	switch e, isEnded := errors.AsType[*idverify.CheckEndedError](err); {
+	switch e, isEnded := errors.AsType[*idverify.NoResultError](err); {
 	case err == nil:
 		return c.finish(ended, brief)
 	case isEnded:

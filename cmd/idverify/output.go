@@ -265,7 +265,7 @@ func adviceOn(err error) advice {
 	rejected, isRejected := errors.AsType[*idverify.Error](err)
 	tokenError, isTokenError := errors.AsType[*idverify.TokenError](err)
 	_, isDecodeError := errors.AsType[*idverify.DecodeError](err)
-	_, isEnded := errors.AsType[*idverify.CheckEndedError](err)
+	_, isEnded := errors.AsType[*idverify.NoResultError](err)
 	switch {
 	case errors.Is(err, idverify.ErrOutcomeUnknown):
 		return advice{exitError, nil, "outcome-unknown"}
