@@ -306,7 +306,7 @@ func TestWeb_Examined(t *testing.T) {
 		}
 		s := newSiteOf(t, sandboxfake.New(t, sandboxfake.WithInMemory()), func(c *checkflow.Config) { c.Verifier = verifier })
 
-		receivertest.Run(t, receivertest.Receiver{Keys: keys, Kind: receivertest.Redirect, URL: s.url + "/return", Handler: s.handler(), Strict: true, Probe: receivertest.Probe{
+		receivertest.Run(t, receivertest.Receiver{Keys: keys, Kind: receivertest.KindRedirect, URL: s.url + "/return", Handler: s.handler(), Strict: true, Probe: receivertest.Probe{
 			Effects: func(_ context.Context, checkID string) (n int, err error) {
 				for _, r := range s.service.Requests() {
 					if r.Operation == "phone_check.complete" && strings.HasSuffix(r.Path, "/"+checkID) {

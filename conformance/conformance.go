@@ -64,7 +64,7 @@ func Run(ctx context.Context, config Config) (receivertest.Report, error) {
 		return receivertest.Report{}, fmt.Errorf("conformance: %w", err)
 	}
 	defer r.cleanUp(ctx)
-	report := receivertest.Report{Kind: "service", URL: config.BaseURL, Started: time.Now()}
+	report := receivertest.Report{Kind: receivertest.KindService, URL: config.BaseURL, Started: time.Now()}
 	for _, e := range Expectations() {
 		result, detail := r.evaluate(ctx, e)
 		f := receivertest.Finding{
@@ -75,7 +75,7 @@ func Run(ctx context.Context, config Config) (receivertest.Report, error) {
 		if e.Assumes != "" {
 			f.Reason += "; assumes " + e.Assumes
 		}
-		if result == receivertest.Fail {
+		if result == receivertest.ResultFail {
 			f.Detail = e.Text + ": " + detail
 		}
 		report.Findings = append(report.Findings, f)
@@ -136,25 +136,25 @@ func (r *run) evaluate(ctx context.Context, e Expectation) (result receivertest.
 	const ended = "the context ended"
 	switch missing := r.config.missing(e.needs); {
 	case missing != "":
-		return receivertest.NotApplicable, "requires " + missing
+		return receivertest.ResultNotApplicable, "requires " + missing
 	case r.stopped != nil:
-		return receivertest.NotApplicable, r.stopped.Error()
+		return receivertest.ResultNotApplicable, r.stopped.Error()
 	case ctx.Err() != nil:
-		return receivertest.NotApplicable, ended
+		return receivertest.ResultNotApplicable, ended
 	}
 	err := e.check(r, ctx)
 	dependency, isBlocked := errors.AsType[blocked](err)
 	switch {
 	case err == nil:
-		return receivertest.Pass, ""
+		return receivertest.ResultPass, ""
 	case ctx.Err() != nil:
-		return receivertest.NotApplicable, ended
+		return receivertest.ResultNotApplicable, ended
 	case isBlocked && dependency.number != e.Number:
-		return receivertest.NotApplicable, dependency.Error()
+		return receivertest.ResultNotApplicable, dependency.Error()
 	case errors.Is(err, errCharged):
 		r.stopped = err
 	}
-	return receivertest.Fail, err.Error()
+	return receivertest.ResultFail, err.Error()
 }
 
 // Values of Expectation.Assumes that several expectations share.

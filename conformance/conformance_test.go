@@ -51,7 +51,7 @@ func text(t *testing.T, report receivertest.Report) string {
 func failedNumbers(report receivertest.Report) []int {
 	var failed []int
 	for i, f := range report.Findings {
-		if f.Result == receivertest.Fail {
+		if f.Result == receivertest.ResultFail {
 			failed = append(failed, i+1)
 		}
 	}
@@ -62,7 +62,7 @@ func failedNumbers(report receivertest.Report) []int {
 func allHeld(t *testing.T, report receivertest.Report) {
 	t.Helper()
 	for _, f := range report.Findings {
-		if f.Result != receivertest.Pass {
+		if f.Result != receivertest.ResultPass {
 			t.Errorf("%s %s: %s: %s", f.Rule, f.Title, f.Result, f.Detail)
 		}
 	}
@@ -253,7 +253,7 @@ func TestRun_PartialConfig(t *testing.T) {
 
 		reasons := make(map[string]int)
 		for _, f := range report.Findings {
-			if f.Result == receivertest.Fail {
+			if f.Result == receivertest.ResultFail {
 				t.Errorf("%s failed: %s", f.Rule, f.Detail)
 			}
 			reasons[f.Detail]++
@@ -319,7 +319,7 @@ func TestRun_CanceledContext(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, f := range report.Findings {
-			if f.Result != receivertest.NotApplicable || f.Detail != "the context ended" {
+			if f.Result != receivertest.ResultNotApplicable || f.Detail != "the context ended" {
 				t.Errorf("%s: %s: %s, want not applicable: the context ended", f.Rule, f.Result, f.Detail)
 			}
 		}

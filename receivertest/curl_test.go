@@ -60,7 +60,7 @@ func (c *recorder) take() recorded {
 func TestFinding_Curl(t *testing.T) {
 	t.Parallel()
 	requireCurl(t)
-	for _, kind := range []receivertest.Kind{receivertest.Callback, receivertest.Redirect} {
+	for _, kind := range []receivertest.Kind{receivertest.KindCallback, receivertest.KindRedirect} {
 		t.Run(string(kind), func(t *testing.T) {
 			t.Parallel()
 			var c recorder

@@ -35,7 +35,7 @@ func (e *examination) firstValid(ctx context.Context) (outcome, error) {
 		return outcome{}, err
 	}
 	e.valid = a
-	if e.Kind == Redirect && a.failure == responded && (a.status/100 == 2 || a.status/100 == 3) {
+	if e.Kind == KindRedirect && a.failure == responded && (a.status/100 == 2 || a.status/100 == 3) {
 		return e.unsignedRedirect(ctx)
 	}
 	if e.accepted(a) {
@@ -106,10 +106,10 @@ func (e *examination) causes(ctx context.Context, a attempt) ([]Cause, error) {
 
 // unknownCheck adds the cause that the backend does not know the check.
 func (e *examination) unknownCheck(causes []Cause) []Cause {
-	if e.Kind == Callback && e.Probe.Created == nil {
+	if e.Kind == KindCallback && e.Probe.Created == nil {
 		causes = append(causes, Cause{CauseUnknownCheck, "If the receiver rejects callbacks about checks that it has not created, use a probe with Created (PUT)."})
 	}
-	if e.Kind == Redirect && e.Probe.Session == nil {
+	if e.Kind == KindRedirect && e.Probe.Session == nil {
 		causes = append(causes, Cause{CauseNoSession, "If the receiver requires a session that has started the check, use a probe with Session (POST)."})
 	}
 	return causes
@@ -132,7 +132,7 @@ func (e *examination) verifierCauses(a attempt) []Cause {
 		{CauseHost, fmt.Sprintf("The message is signed for the host %q. The receiver must allow this host, and a proxy must not change it.", oneLine(a.message.Host))},
 		{CauseClock, "The message is dated " + a.date.UTC().Format(http.TimeFormat) + ". Compare the clock of the receiver."},
 	}
-	if e.Kind == Callback {
+	if e.Kind == KindCallback {
 		name := cmp.Or(strings.ToLower(e.CallbackHeader), "x-service-callback")
 		causes = append(causes, Cause{CauseCallbackHeader, "The kind is in the header " + name + ". The receiver must use this name."})
 	}
@@ -156,7 +156,7 @@ func (e *examination) experiments(ctx context.Context, a attempt) ([]Cause, erro
 			})
 		}
 	}
-	if e.Kind == Callback {
+	if e.Kind == KindCallback {
 		other, own := "base64", "hexadecimal"
 		if e.Base64Digest {
 			other, own = own, other

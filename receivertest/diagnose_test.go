@@ -101,11 +101,11 @@ func TestExamine_NamesTheCause(t *testing.T) {
 				report := examine(t, receivertest.Receiver{Keys: keys, URL: callbackURL, Handler: test.handler(t, keys)})
 
 				named := func(c receivertest.Cause) bool { return c.Code == test.code && strings.Contains(c.Text, test.want) }
-				if f := report.Findings[0]; f.Result != receivertest.Fail || !slices.ContainsFunc(f.Causes, named) {
+				if f := report.Findings[0]; f.Result != receivertest.ResultFail || !slices.ContainsFunc(f.Causes, named) {
 					t.Errorf("%s: %s, causes %q, want %s: %q", f.Rule, f.Result, f.Causes, test.code, test.want)
 				}
 				for _, f := range report.Findings[1:] {
-					if f.Result != receivertest.NotApplicable || f.Detail != "the receiver does not accept valid messages" {
+					if f.Result != receivertest.ResultNotApplicable || f.Detail != "the receiver does not accept valid messages" {
 						t.Errorf("%s: %s, %q, want not applicable", f.Rule, f.Result, f.Detail)
 					}
 				}
@@ -134,7 +134,7 @@ func TestExamine_Unreachable(t *testing.T) {
 	if err == nil || err.Error() != "receivertest: examine: cannot connect to the receiver: connection refused (is it running, and at this port?)" {
 		t.Errorf("error = %v, want connection refused", err)
 	}
-	if len(report.Findings) != 1 || report.Findings[0].Result != receivertest.Fail {
+	if len(report.Findings) != 1 || report.Findings[0].Result != receivertest.ResultFail {
 		t.Errorf("findings = %v, want that of the first message", report.Findings)
 	}
 }

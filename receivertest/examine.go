@@ -23,7 +23,7 @@ import (
 // are closed and a Handler has returned, unless that ignores the end of its request's context for
 // 10 s.
 func Examine(ctx context.Context, r Receiver) (Report, error) {
-	r.Kind = cmp.Or(r.Kind, Callback)
+	r.Kind = cmp.Or(r.Kind, KindCallback)
 	a, err := parseReceiver(r)
 	if err != nil {
 		return Report{}, err
@@ -104,13 +104,15 @@ type outcome struct {
 	sent     *attempt // the message that the detail describes
 }
 
-func passed(detail string) outcome        { return outcome{result: Pass, detail: detail} }
-func notApplicable(detail string) outcome { return outcome{result: NotApplicable, detail: detail} }
+func passed(detail string) outcome { return outcome{result: ResultPass, detail: detail} }
+func notApplicable(detail string) outcome {
+	return outcome{result: ResultNotApplicable, detail: detail}
+}
 
 // failed returns the outcome of a failed rule: what the receiver did wrong, and its response to the
 // message that was sent. severity is empty if it is that of the rule.
 func failed(severity Severity, sent attempt, what, response string) outcome {
-	return outcome{result: Fail, detail: what + ": " + response, severity: severity, sent: &sent}
+	return outcome{result: ResultFail, detail: what + ": " + response, severity: severity, sent: &sent}
 }
 
 // selectRules returns the first rule, and those that match a pattern in only.
@@ -190,7 +192,7 @@ func (e *examination) examine(ctx context.Context, r rule) error {
 
 func (e *examination) finding(r rule, o outcome) Finding {
 	f := Finding{Rule: r.name, Title: r.title, Reason: r.reason, Severity: r.severity, Result: o.result, Detail: o.detail, Causes: o.causes}
-	if o.result == Fail {
+	if o.result == ResultFail {
 		f.Severity, f.Reason = cmp.Or(o.severity, f.Severity), cmp.Or(o.reason, f.Reason)
 		if o.sent != nil {
 			f.Curl = e.curl(r.name, o.sent.request)
@@ -218,8 +220,8 @@ func (e *examination) stop(detail string) { e.stopped = detail }
 func (e *examination) discard(findings []int, detail string) {
 	for _, i := range findings {
 		f := &e.report.Findings[i]
-		if f.Result == Pass {
-			f.Result, f.Detail = NotApplicable, detail
+		if f.Result == ResultPass {
+			f.Result, f.Detail = ResultNotApplicable, detail
 		}
 	}
 }
@@ -237,7 +239,7 @@ func Run(t testing.TB, r Receiver) {
 	shown := report.commands()
 	for _, f := range report.Findings {
 		switch f.Result {
-		case Fail:
+		case ResultFail:
 			var b strings.Builder
 			writeIndented(&b, "", fmt.Sprintf("%s (%s): %s", f.Rule, f.Severity, f.Detail), f.Reason)
 			f.writeCauses(&b)
@@ -245,7 +247,7 @@ func Run(t testing.TB, r Receiver) {
 				writeIndented(&b, "", f.Curl)
 			}
 			t.Error(b.String())
-		case NotApplicable:
+		case ResultNotApplicable:
 			skipped = append(skipped, f.Rule+": "+f.Detail)
 		}
 	}

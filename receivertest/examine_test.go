@@ -61,7 +61,7 @@ func finding(t *testing.T, report receivertest.Report, rule string) receivertest
 func wantAllPassed(t *testing.T, report receivertest.Report, minimum int) {
 	t.Helper()
 	for _, f := range report.Findings {
-		if f.Result != receivertest.Pass {
+		if f.Result != receivertest.ResultPass {
 			t.Errorf("%s: %s, want pass: %s", f.Rule, f.Result, f.Detail)
 		}
 	}
@@ -93,7 +93,7 @@ func TestExamine_WithoutProbe(t *testing.T) {
 		report := examine(t, receivertest.Receiver{Keys: keys, URL: callbackURL, Handler: idverify.CallbackHandler(v, b.handle()), Strict: true})
 
 		for _, f := range report.Findings {
-			if f.Result == receivertest.Fail {
+			if f.Result == receivertest.ResultFail {
 				t.Errorf("%s: %s", f.Rule, f.Detail)
 			}
 		}
@@ -104,7 +104,7 @@ func TestExamine_WithoutProbe(t *testing.T) {
 			"callback/other-product": "needs a probe with Created",
 			"callback/slow-store":    "needs a probe with SlowStore",
 		} {
-			if f := finding(t, report, rule); f.Result != receivertest.NotApplicable || !strings.Contains(f.Detail, want) {
+			if f := finding(t, report, rule); f.Result != receivertest.ResultNotApplicable || !strings.Contains(f.Detail, want) {
 				t.Errorf("%s: %s: %q, want not applicable with %q", rule, f.Result, f.Detail, want)
 			}
 		}
@@ -198,7 +198,7 @@ func TestExamine_NoSignature(t *testing.T) {
 
 		for _, rule := range []string{"no-signature-parameter", "zero-signature", "unpublished-key", "body-and-digest-changed", "different-query", "key-set-error"} {
 			f := finding(t, report, "callback/"+rule)
-			if f.Result != receivertest.Fail || f.Severity != receivertest.Critical && f.Severity != receivertest.High || f.Curl == "" {
+			if f.Result != receivertest.ResultFail || f.Severity != receivertest.SeverityCritical && f.Severity != receivertest.SeverityHigh || f.Curl == "" {
 				t.Errorf("%s: %s, %s, want a severe failure with a command", rule, f.Result, f.Severity)
 			}
 			if strings.Contains(f.Reason, "is genuine") {
@@ -206,7 +206,7 @@ func TestExamine_NoSignature(t *testing.T) {
 			}
 		}
 		for _, rule := range []string{"signed-for-another-customer", "date-60-s-old", "digest-not-covered", "changed-match"} {
-			if f := finding(t, report, "callback/"+rule); f.Result != receivertest.Pass {
+			if f := finding(t, report, "callback/"+rule); f.Result != receivertest.ResultPass {
 				t.Errorf("%s: %s, want pass", rule, f.Result)
 			}
 		}
@@ -228,7 +228,7 @@ func TestExamine_WrongStatus(t *testing.T) {
 
 				failed := report.Failed()
 				for _, f := range failed {
-					if f.Severity != receivertest.Low || !strings.Contains(f.Detail, detail) && f.Rule != "callback/replay" {
+					if f.Severity != receivertest.SeverityLow || !strings.Contains(f.Detail, detail) && f.Rule != "callback/replay" {
 						t.Errorf("%s: %s, %q, want low with %q", f.Rule, f.Severity, f.Detail, detail)
 					}
 				}
@@ -249,7 +249,7 @@ func TestExamine_ActsBeforeVerification(t *testing.T) {
 
 		for _, rule := range []string{"no-authorization", "changed-match", "signed-for-another-customer", "key-set-error"} {
 			f := finding(t, report, "callback/"+rule)
-			if f.Result != receivertest.Fail || !strings.HasPrefix(f.Detail, "acted on ") {
+			if f.Result != receivertest.ResultFail || !strings.HasPrefix(f.Detail, "acted on ") {
 				t.Errorf("%s: %s, %q, want a failure because of the effect", rule, f.Result, f.Detail)
 			}
 		}
@@ -290,19 +290,19 @@ func TestExamine_StopsAccepting(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				report := examine(t, handmadeReceiver(t, fault))
 
-				if f := finding(t, report, "callback/still-accepts"); f.Result != receivertest.Fail || !strings.Contains(f.Detail, detail) {
+				if f := finding(t, report, "callback/still-accepts"); f.Result != receivertest.ResultFail || !strings.Contains(f.Detail, detail) {
 					t.Errorf("still-accepts: %s, %q, want a failure with %q", f.Result, f.Detail, detail)
 				}
-				if f := finding(t, report, "callback/zero-signature"); f.Result != receivertest.NotApplicable || !strings.Contains(f.Detail, detail) {
+				if f := finding(t, report, "callback/zero-signature"); f.Result != receivertest.ResultNotApplicable || !strings.Contains(f.Detail, detail) {
 					t.Errorf("zero-signature: %s, %q, want not applicable with %q", f.Result, f.Detail, detail)
 				}
 				// The ban began before this rule, but was noticed after it.
-				if f := finding(t, report, "callback/no-authorization"); fault == bans && f.Result != receivertest.NotApplicable {
+				if f := finding(t, report, "callback/no-authorization"); fault == bans && f.Result != receivertest.ResultNotApplicable {
 					t.Errorf("no-authorization: %s, want not applicable", f.Result)
 				}
 				passed := 0
 				for _, f := range report.Findings {
-					if f.Result == receivertest.Pass {
+					if f.Result == receivertest.ResultPass {
 						passed++
 					}
 				}
@@ -324,7 +324,7 @@ func TestExamine_RateLimitRecovers(t *testing.T) {
 		report := examine(t, r)
 
 		for _, f := range report.Findings {
-			if f.Result != receivertest.Pass && !strings.HasPrefix(f.Rule, "callback/slow-store") {
+			if f.Result != receivertest.ResultPass && !strings.HasPrefix(f.Rule, "callback/slow-store") {
 				t.Errorf("%s: %s, want pass: %s", f.Rule, f.Result, f.Detail)
 			}
 		}

@@ -45,7 +45,7 @@ func TestExamine_HostileReceiver(t *testing.T) {
 			t.Parallel()
 			report := examine(t, receivertest.Receiver{Keys: newKeys(t), URL: callbackURL, Addr: "http://" + serveRaw(t, test.serve), Strict: true})
 
-			if f := report.Findings[0]; f.Result != receivertest.Fail || !strings.Contains(f.Detail, test.want) {
+			if f := report.Findings[0]; f.Result != receivertest.ResultFail || !strings.Contains(f.Detail, test.want) {
 				t.Errorf("%s: %s, %q, want a failure with %q", f.Rule, f.Result, f.Detail, test.want)
 			}
 			var b bytes.Buffer
@@ -142,7 +142,7 @@ func TestExamine_BusyMachine(t *testing.T) {
 
 				report := examine(t, receivertest.Receiver{Keys: keys, URL: callbackURL, Handler: delayed, Probe: b.probe(), Only: []string{row.rule}})
 
-				if f := finding(t, report, row.rule); f.Result != receivertest.Fail {
+				if f := finding(t, report, row.rule); f.Result != receivertest.ResultFail {
 					t.Errorf("%s: %s %s, want fail", row.rule, f.Result, f.Detail)
 				}
 			})
@@ -161,7 +161,7 @@ func TestExamine_PanickingHandler(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				report := examine(t, receivertest.Receiver{Keys: newKeys(t), URL: callbackURL, Handler: handler})
 
-				if f := report.Findings[0]; f.Result != receivertest.Fail || !strings.Contains(f.Detail, "closed the connection") || f.Causes[0].Code != receivertest.CauseConnection {
+				if f := report.Findings[0]; f.Result != receivertest.ResultFail || !strings.Contains(f.Detail, "closed the connection") || f.Causes[0].Code != receivertest.CauseConnection {
 					t.Errorf("%s: %s, %q, want the closed connection", f.Rule, f.Result, f.Detail)
 				}
 			})

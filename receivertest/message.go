@@ -56,7 +56,7 @@ type subject struct {
 // newSubject returns a new check, which the backend knows if the Probe allows that.
 func (e *examination) newSubject(ctx context.Context, product string) (subject, error) {
 	s := subject{checkID: newCheckID(), product: product, header: e.Header}
-	if e.Kind == Redirect && e.Probe.Session != nil {
+	if e.Kind == KindRedirect && e.Probe.Session != nil {
 		session, err := e.probeSession(ctx)
 		if err == nil {
 			s.checkID, s.known = session.CheckID, true
@@ -98,7 +98,7 @@ func (e *examination) setup(s subject) attack.Setup {
 // signed returns the valid message of a setup.
 func (e *examination) signed(s attack.Setup) *attack.Message {
 	m := s.Callback()
-	if e.Kind == Redirect {
+	if e.Kind == KindRedirect {
 		m = s.Redirect()
 	}
 	m.Sign()

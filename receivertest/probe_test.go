@@ -87,7 +87,7 @@ func TestExamine_SessionHeader(t *testing.T) {
 		}
 
 		report, err := receivertest.Examine(t.Context(), receivertest.Receiver{
-			Keys: newKeys(t), Kind: receivertest.Redirect, URL: "https://api.example.com/hook",
+			Keys: newKeys(t), Kind: receivertest.KindRedirect, URL: "https://api.example.com/hook",
 			Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }),
 			Probe:   receivertest.Probe{Session: session}, Only: []string{"redirect/no-*"},
 		})

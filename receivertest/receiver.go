@@ -14,23 +14,25 @@ import (
 	"time"
 )
 
-// Kind is the kind of messages that a receiver receives. It is the first part of the names of
-// rules.
+// Kind is the subject of an examination: a receiver of callbacks, a receiver of redirects, or the
+// service. It is the first part of the names of rules.
 type Kind string
 
-// Kinds of receivers.
+// The kinds.
 const (
-	Callback Kind = "callback" // POST requests of the service, with the result of a check
-	Redirect Kind = "redirect" // GET requests of devices that return from a Check URL
+	KindCallback Kind = "callback" // POST requests of the service, with the result of a check
+	KindRedirect Kind = "redirect" // GET requests of devices that return from a Check URL
+	KindService  Kind = "service"  // the service, in reports of package conformance only
 )
 
-// Receiver describes the receiver to examine. Keys and URL are required. Set Kind to Redirect for a
-// receiver of redirects. Fields without an effect, such as Base64Digest for redirects, are invalid.
+// Receiver describes the receiver to examine. Keys and URL are required. Set Kind to KindRedirect
+// for a receiver of redirects. Fields without an effect, such as Base64Digest for redirects, are
+// invalid.
 type Receiver struct {
 	// Keys, from NewKeys, signs the messages. The receiver must fetch its key set from them.
 	Keys *Keys
 
-	// Kind is the kind of messages. The default is Callback.
+	// Kind is KindCallback, the default, or KindRedirect.
 	Kind Kind
 
 	// URL is the callback or redirect URL, as it is registered with the service. Messages are signed
@@ -90,7 +92,7 @@ type address struct {
 
 // Validate returns an error if r is invalid, the same as [Examine].
 func (r Receiver) Validate() error {
-	r.Kind = cmp.Or(r.Kind, Callback)
+	r.Kind = cmp.Or(r.Kind, KindCallback)
 	if _, err := parseReceiver(r); err != nil {
 		return err
 	}
@@ -105,13 +107,13 @@ func parseReceiver(r Receiver) (address, error) {
 	if r.Keys == nil {
 		return invalid("Keys is nil (see NewKeys)")
 	}
-	if r.Kind != Callback && r.Kind != Redirect {
-		return invalid("Kind must be Callback or Redirect")
+	if r.Kind != KindCallback && r.Kind != KindRedirect {
+		return invalid("Kind must be KindCallback or KindRedirect")
 	}
 	switch {
 	case r.Keys.turn == nil:
 		return invalid("Keys is the zero value (use NewKeys)")
-	case r.Kind == Redirect && (r.Base64Digest || r.CallbackHeader != ""):
+	case r.Kind == KindRedirect && (r.Base64Digest || r.CallbackHeader != ""):
 		return invalid("Base64Digest and CallbackHeader are for callbacks, not for redirects")
 	case r.Handler != nil && (r.Addr != "" || r.TLSConfig != nil):
 		return invalid("Addr and TLSConfig have no effect on a Handler")

@@ -20,11 +20,11 @@ func TestExamine_MissingParts(t *testing.T) {
 		report := examine(t, r)
 
 		for _, f := range report.Findings {
-			if f.Result == receivertest.Fail {
+			if f.Result == receivertest.ResultFail {
 				t.Errorf("%s: %s", f.Rule, f.Detail)
 			}
 		}
-		if f := finding(t, report, "callback/effect"); f.Result != receivertest.NotApplicable {
+		if f := finding(t, report, "callback/effect"); f.Result != receivertest.ResultNotApplicable {
 			t.Errorf("effect: %s, want not applicable", f.Result)
 		}
 	})
@@ -41,8 +41,8 @@ func TestExamine_InvalidReceiver(t *testing.T) {
 		{func(r *receivertest.Receiver) { r.Keys = nil }, "Keys is nil"},
 		{func(r *receivertest.Receiver) { r.Kind = "other" }, "Kind must be"},
 		{func(r *receivertest.Receiver) { r.Keys = new(receivertest.Keys) }, "Keys is the zero value (use NewKeys)"},
-		{func(r *receivertest.Receiver) { r.Kind, r.Base64Digest = receivertest.Redirect, true }, "Base64Digest and CallbackHeader are for callbacks"},
-		{func(r *receivertest.Receiver) { r.Kind, r.CallbackHeader = receivertest.Redirect, "X-Acme" }, "Base64Digest and CallbackHeader are for callbacks"},
+		{func(r *receivertest.Receiver) { r.Kind, r.Base64Digest = receivertest.KindRedirect, true }, "Base64Digest and CallbackHeader are for callbacks"},
+		{func(r *receivertest.Receiver) { r.Kind, r.CallbackHeader = receivertest.KindRedirect, "X-Acme" }, "Base64Digest and CallbackHeader are for callbacks"},
 		{func(r *receivertest.Receiver) { r.Handler, r.Addr = http.NotFoundHandler(), "127.0.0.1:80" }, "Addr and TLSConfig have no effect on a Handler"},
 		{func(r *receivertest.Receiver) { r.Handler, r.TLSConfig = http.NotFoundHandler(), new(tls.Config) }, "Addr and TLSConfig have no effect on a Handler"},
 		{func(r *receivertest.Receiver) { r.URL = "/callbacks" }, "URL must be an absolute"},

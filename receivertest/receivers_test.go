@@ -29,7 +29,7 @@ func callbackProgram(keys *receivertest.Keys, url string) receivertest.Receiver 
 
 func redirectProgram(keys *receivertest.Keys, url string) receivertest.Receiver {
 	r := callbackProgram(keys, url)
-	r.Kind, r.URL = receivertest.Redirect, "https://"+receiverHost+"/redirect/caf%C3%A9?lang=en%2DGB"
+	r.Kind, r.URL = receivertest.KindRedirect, "https://"+receiverHost+"/redirect/caf%C3%A9?lang=en%2DGB"
 	return r
 }
 
@@ -83,7 +83,7 @@ func wantPassed(t *testing.T, report receivertest.Report, notApplicable int) {
 	t.Helper()
 	count := 0
 	for _, f := range report.Findings {
-		if f.Result == receivertest.NotApplicable {
+		if f.Result == receivertest.ResultNotApplicable {
 			count++
 		}
 	}
@@ -135,100 +135,100 @@ type brokenReceiver struct {
 }
 
 var brokenReceivers = []brokenReceiver{
-	{"digest not checked", "http.js", receivertest.Callback, []change{
+	{"digest not checked", "http.js", receivertest.KindCallback, []change{
 		{"verify.js", "check(digestMatches(headers.digest, body), 'the digest does not match the body');", ""},
 	}, []string{"changed-match", "signed-digest-of-another-body", "signed-digest-of-the-empty-body"}},
-	{"digest need not be signed", "express.js", receivertest.Callback, []change{
+	{"digest need not be signed", "express.js", receivertest.KindCallback, []change{
 		{"verify.js", "'date', KIND, 'digest'];", "'date', KIND];"},
 	}, []string{"digest-not-covered"}},
-	{"host not checked", "server.py", receivertest.Callback, []change{
+	{"host not checked", "server.py", receivertest.KindCallback, []change{
 		{"verify.py", "check(values['host'] in HOSTS, 'the message is for another host')", "pass"},
 	}, []string{"signed-for-another-customer", "our-host-as-prefix", "our-host-as-suffix", "our-host-only-in-x-forwarded-host", "our-host-only-in-forwarded"}},
 	// The unit of clockSkew in npm http-signature is a second.
-	{"clock skew in milliseconds", "http.js", receivertest.Callback, []change{
+	{"clock skew in milliseconds", "http.js", receivertest.KindCallback, []change{
 		{"verify.js", "const SKEW = 5;", "const SKEW = 5000;"},
 	}, []string{"date-60-s-old", "date-60-s-ahead", "old-date-with-new-x-date"}},
-	{"400 while the key set is unavailable", "express.js", receivertest.Callback, []change{
+	{"400 while the key set is unavailable", "express.js", receivertest.KindCallback, []change{
 		{"verify.js", "VerificationError(503, `the key set is unavailable", "VerificationError(400, `the key set is unavailable"},
 	}, []string{"key-set-error", "key-set-malformed", "key-set-hangs"}},
-	{"400 while the store is unavailable", "server.py", receivertest.Callback, []change{
+	{"400 while the store is unavailable", "server.py", receivertest.KindCallback, []change{
 		{"server.py", "self.respond(503)", "self.respond(400)"},
 	}, []string{"slow-store"}},
-	{"no timeout of the store", "http.js", receivertest.Callback, []change{
+	{"no timeout of the store", "http.js", receivertest.KindCallback, []change{
 		{"store.js", "const TIMEOUT = 500;", "const TIMEOUT = 20_000;"},
 	}, []string{"slow-store"}},
-	{"replay acted on", "express.js", receivertest.Callback, []change{
+	{"replay acted on", "express.js", receivertest.KindCallback, []change{
 		{"store.js", "if (results.has(id)) return;", ""},
 	}, []string{"replay", "duplicate"}},
-	{"duplicate acted on", "http.js", receivertest.Callback, []change{
+	{"duplicate acted on", "http.js", receivertest.KindCallback, []change{
 		{"store.js", "if (results.has(id)) return;", ""},
 	}, []string{"duplicate"}},
-	{"unknown check acted on", "server.py", receivertest.Callback, []change{
+	{"unknown check acted on", "server.py", receivertest.KindCallback, []change{
 		{"store.py", "if checks.get(check_id) != product: return", "if checks.get(check_id, product) != product: return"},
 	}, []string{"unknown-check"}},
-	{"other product acted on", "flask_app.py", receivertest.Callback, []change{
+	{"other product acted on", "flask_app.py", receivertest.KindCallback, []change{
 		{"store.py", "if checks.get(check_id) != product: return", "if check_id not in checks: return"},
 	}, []string{"other-product"}},
-	{"X-Forwarded-Host trusted", "http.js", receivertest.Callback, []change{
+	{"X-Forwarded-Host trusted", "http.js", receivertest.KindCallback, []change{
 		{"verify.js", "HOSTS.includes(headers.host)", "HOSTS.includes(request.headers['x-forwarded-host'] ?? headers.host)"},
 	}, []string{"our-host-only-in-x-forwarded-host"}},
-	{"X-Forwarded-Host verified", "http.js", receivertest.Callback, []change{
+	{"X-Forwarded-Host verified", "http.js", receivertest.KindCallback, []change{
 		{"verify.js", "HOSTS.includes(headers.host)", "HOSTS.includes(request.headers.host)"},
 		{"verify.js", "  const signature = await verify(", "  headers.host = request.headers['x-forwarded-host'] ?? headers.host;\n  const signature = await verify("},
 	}, []string{"signed-host-only-in-x-forwarded-host"}},
-	{"end of the host compared", "server.py", receivertest.Callback, []change{
+	{"end of the host compared", "server.py", receivertest.KindCallback, []change{
 		{"verify.py", "check(values['host'] in HOSTS,", "check(any(values['host'].endswith(host) for host in HOSTS),"},
 	}, []string{"our-host-as-suffix"}},
-	{"X-Original-URI verified", "flask_app.py", receivertest.Callback, []change{
+	{"X-Original-URI verified", "flask_app.py", receivertest.KindCallback, []change{
 		{"flask_app.py", "def target(): return ", "def target(): return request.headers.get('x-original-uri') or "},
 	}, []string{"signed-target-only-in-x-original-uri"}},
 	// npm http-signature checks X-Date in place of Date, if the request has it.
-	{"X-Date trusted", "express.js", receivertest.Callback, []change{
+	{"X-Date trusted", "express.js", receivertest.KindCallback, []change{
 		{"verify.js", "url, headers, httpVersion", "url, headers: request.headers, httpVersion"},
 	}, []string{"old-date-with-new-x-date"}},
-	{"algorithm of the message", "http.js", receivertest.Callback, []change{
+	{"algorithm of the message", "http.js", receivertest.KindCallback, []change{
 		{"verify.js", ", algorithms: ['rsa-sha256']", ""},
 		{"verify.js", "check(httpSignature.verifySignature(parsed, key)", "check(parsed.algorithm.startsWith('HMAC') ? httpSignature.verifyHMAC(parsed, key) : httpSignature.verifySignature(parsed, key)"},
 	}, []string{"public-key-as-hmac-secret-pem"}},
-	{"other algorithms not verified", "server.py", receivertest.Callback, []change{
+	{"other algorithms not verified", "server.py", receivertest.KindCallback, []change{
 		{"verify.py", "check(parts.get('algorithm') == 'rsa-sha256', 'the algorithm is not rsa-sha256')", "pass"},
 		{"verify.py", "        key.verify(", "        if parts.get('algorithm') == 'rsa-sha256': key.verify("},
 	}, []string{
 		"public-key-as-hmac-secret-pem", "public-key-as-hmac-secret-pem-without-final-newline", "public-key-as-hmac-secret-rsa-pem", "public-key-as-hmac-secret-der", "empty-hmac-secret", "none-with-empty-signature",
 		"forged-signature-labeled-none", "forged-signature-labeled-none-in-upper-case", "forged-signature-labeled-hs2019", "forged-signature-labeled-ecdsa-sha256", "forged-signature-labeled-ed25519", "forged-signature-with-unknown-algorithm", "forged-signature-without-algorithm",
 	}},
-	{"first digest verified, last one compared", "server.py", receivertest.Callback, []change{
+	{"first digest verified, last one compared", "server.py", receivertest.KindCallback, []change{
 		{"verify.py", "check(len(found) == 1,", "check(found,"},
 		{"verify.py", "values['digest'].encode()", "header('digest')[-1].encode()"},
 	}, []string{"changed-body-and-a-second-digest"}},
-	{"path decoded", "flask_app.py", receivertest.Callback, []change{
+	{"path decoded", "flask_app.py", receivertest.KindCallback, []change{
 		{"flask_app.py", "request.environ['REQUEST_URI']", "request.full_path"},
 	}, []string{"valid"}},
-	{"session not compared", "http.js", receivertest.Redirect, []change{
+	{"session not compared", "http.js", receivertest.KindRedirect, []change{
 		{"store.js", "if (sessions.get(session) !== id) return false;", ""},
 	}, []string{"other-session"}},
-	{"date of a redirect not checked", "server.py", receivertest.Redirect, []change{
+	{"date of a redirect not checked", "server.py", receivertest.KindRedirect, []change{
 		{"verify.py", "check(abs(time.time() - date) <= SKEW,", "check(covered == REDIRECT or abs(time.time() - date) <= SKEW,"},
 	}, []string{"date-60-s-old", "date-60-s-ahead", "date-5000-s-old", "date-5000-s-ahead", "old-date-with-new-date-header"}},
-	{"code exchanged again", "flask_app.py", receivertest.Redirect, []change{
+	{"code exchanged again", "flask_app.py", receivertest.KindRedirect, []change{
 		{"store.py", "if check_id not in results: act(check_id)", "act(check_id)"},
 	}, []string{"replay"}},
-	{"parameters after the signature", "server.py", receivertest.Redirect, []change{
+	{"parameters after the signature", "server.py", receivertest.KindRedirect, []change{
 		{"verify.py", "'&'.join(s for s in segments if s.split('=')[0] not in ('authorization', 'date'))", "query.partition('&authorization=')[0]"},
 		{"verify.py", "return {'check_id': only(parameters, 'check_id')}", "return {'check_id': parameters['check_id'][-1]}"},
 	}, []string{"other-check"}},
-	{"signature of a redirect not verified", "express.js", receivertest.Redirect, []change{
+	{"signature of a redirect not verified", "express.js", receivertest.KindRedirect, []change{
 		{"verify.js", "check(httpSignature.verifySignature(parsed, key), 'the signature does not verify');", ""},
 	}, []string{"different-code", "removed-code", "different-query", "signed-target-only-in-x-original-url", "signed-target-only-in-x-original-uri", "signed-target-only-in-x-forwarded-uri", "signed-target-only-in-x-rewrite-url", "date-of-two-lines", "old-date-changed-to-now", "signed-for-another-customer-host-changed", "signed-host-only-in-x-forwarded-host", "signed-host-only-in-x-original-host", "signed-host-only-in-forwarded", "unpublished-key-with-published-id", "zero-signature", "short-signature", "signature-longer-than-key", "hash-as-signature"}},
-	{"X-Original-URL verified", "express.js", receivertest.Redirect, []change{
+	{"X-Original-URL verified", "express.js", receivertest.KindRedirect, []change{
 		{"verify.js", "authorization, date } = cut(url);", "authorization, date } = cut(request.headers['x-original-url'] ?? url);"},
 		{"verify.js", "new URL(signed, 'https://host')", "new URL(url, 'https://host')"},
 	}, []string{"signed-target-only-in-x-original-url"}},
-	{"last check ID verified, first one used", "server.py", receivertest.Redirect, []change{
+	{"last check ID verified, first one used", "server.py", receivertest.KindRedirect, []change{
 		{"verify.py", "signed = '&'.join(s for s in segments if", "signed = '&'.join(s for i, s in enumerate(segments) if (not s.startswith('check_id=') or '&check_id=' not in '&' + '&'.join(segments[i+1:])) and"},
 		{"verify.py", "return {'check_id': only(parameters, 'check_id')}", "return {'check_id': parameters['check_id'][0]}"},
 	}, []string{"other-check"}},
-	{"first of two check IDs", "http.js", receivertest.Redirect, []change{
+	{"first of two check IDs", "http.js", receivertest.KindRedirect, []change{
 		{"verify.js", "check(parameters.getAll('check_id').length === 1,", "check(parameters.has('check_id'),"},
 	}, []string{"other-check"}},
 }
@@ -251,7 +251,7 @@ func TestExamine_BrokenPrograms(t *testing.T) {
 		t.Run(row.name, func(t *testing.T) {
 			url := s.startReceiver(t, row.file, row.changes...)
 			r := callbackProgram(s.keys, url)
-			if row.kind == receivertest.Redirect {
+			if row.kind == receivertest.KindRedirect {
 				r = redirectProgram(s.keys, url)
 			}
 			if !strings.HasPrefix(row.want[0], "key-") {

@@ -110,7 +110,7 @@ func redirectReceiver(t *testing.T, s *signIn, opts *signature.VerifierOptions) 
 	if err != nil {
 		t.Fatal(err)
 	}
-	return receivertest.Receiver{Kind: receivertest.Redirect, Keys: keys, URL: redirectURL, Handler: s.handler(v), Probe: s.probe()}
+	return receivertest.Receiver{Kind: receivertest.KindRedirect, Keys: keys, URL: redirectURL, Handler: s.handler(v), Probe: s.probe()}
 }
 
 func TestExamine_RedirectHandler(t *testing.T) {
@@ -162,7 +162,7 @@ func TestExamine_RedirectWithoutVerifier(t *testing.T) {
 		s.handle(w, r, &idverify.Redirect{CheckID: r.URL.Query().Get("check_id")})
 	})
 	r := receivertest.Receiver{
-		Kind: receivertest.Redirect, Keys: newKeys(t), URL: redirectURL, Handler: unverified, Probe: s.probe(),
+		Kind: receivertest.KindRedirect, Keys: newKeys(t), URL: redirectURL, Handler: unverified, Probe: s.probe(),
 		Only: []string{"redirect/no-authorization", "redirect/signed-for-another-customer", "redirect/zero-signature"},
 	}
 

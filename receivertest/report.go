@@ -82,10 +82,10 @@ type Severity string
 
 // Severities of rules, from the most severe.
 const (
-	Critical Severity = "critical" // anyone can forge a result
-	High     Severity = "high"     // another customer, or a recorded message, can change a result; or a result is lost
-	Medium   Severity = "medium"   // one of several defenses is missing
-	Low      Severity = "low"      // wrong status, or waste of resources
+	SeverityCritical Severity = "critical" // anyone can forge a result
+	SeverityHigh     Severity = "high"     // another customer, or a recorded message, can change a result; or a result is lost
+	SeverityMedium   Severity = "medium"   // one of several defenses is missing
+	SeverityLow      Severity = "low"      // wrong status, or waste of resources
 )
 
 // Result is the result of a rule.
@@ -93,13 +93,13 @@ type Result string
 
 // Results of rules.
 const (
-	Pass          Result = "pass"
-	Fail          Result = "fail"
-	NotApplicable Result = "not applicable" // Finding.Detail contains the reason
+	ResultPass          Result = "pass"
+	ResultFail          Result = "fail"
+	ResultNotApplicable Result = "not applicable" // Finding.Detail contains the reason
 )
 
 // Failed returns the findings of failed rules.
-func (r Report) Failed() []Finding { return r.with(Fail) }
+func (r Report) Failed() []Finding { return r.with(ResultFail) }
 
 func (r Report) with(result Result) []Finding {
 	var found []Finding
@@ -139,7 +139,7 @@ func (r Report) WriteJSON(w io.Writer) error {
 func (r Report) WriteText(w io.Writer, verbose bool) error {
 	b := bufio.NewWriter(w)
 	subject := string(r.Kind)
-	if r.Kind == Callback || r.Kind == Redirect {
+	if r.Kind == KindCallback || r.Kind == KindRedirect {
 		subject += " receiver"
 	}
 	fmt.Fprintf(b, "Examination of the %s %s\n", subject, oneLine(r.URL))
@@ -160,9 +160,9 @@ func (r Report) WriteText(w io.Writer, verbose bool) error {
 	if slices.ContainsFunc(failed, func(f Finding) bool { return f.Curl != "" && !shown[f.Rule] }) {
 		fmt.Fprintln(b, "\nFor the command of another rule, examine only that rule.")
 	}
-	groups := [][]Finding{r.with(NotApplicable)}
+	groups := [][]Finding{r.with(ResultNotApplicable)}
 	if verbose {
-		groups = append(groups, r.with(Pass))
+		groups = append(groups, r.with(ResultPass))
 	}
 	for _, found := range groups {
 		if len(found) > 0 {
@@ -177,7 +177,7 @@ func (r Report) WriteText(w io.Writer, verbose bool) error {
 			i += same
 		}
 	}
-	fmt.Fprintf(b, "\n%d passed, %d failed%s, %d not applicable, in %s\n", len(r.with(Pass)), len(failed), r.severities(), len(r.with(NotApplicable)), seconds(r.Duration))
+	fmt.Fprintf(b, "\n%d passed, %d failed%s, %d not applicable, in %s\n", len(r.with(ResultPass)), len(failed), r.severities(), len(r.with(ResultNotApplicable)), seconds(r.Duration))
 	return b.Flush()
 }
 
@@ -198,7 +198,7 @@ func (f Finding) writeCauses(w io.Writer) {
 // row returns the line of a rule that has not failed, and of more rules with the same detail.
 func row(f Finding, more int) string {
 	line := "pass  " + f.Rule
-	if f.Result == NotApplicable {
+	if f.Result == ResultNotApplicable {
 		line = "n/a   " + f.Rule
 	}
 	if more > 0 {
@@ -232,9 +232,9 @@ func (r Report) conclusion() string {
 	for _, f := range r.Findings {
 		_, name, _ := strings.Cut(f.Rule, "/")
 		switch {
-		case f.Result == Pass && slices.ContainsFunc(f.Causes, func(c Cause) bool { return c.Code == CauseKeySet }):
+		case f.Result == ResultPass && slices.ContainsFunc(f.Causes, func(c Cause) bool { return c.Code == CauseKeySet }):
 			requested = false
-		case f.Result == Fail && f.Severity == Critical:
+		case f.Result == ResultFail && f.Severity == SeverityCritical:
 			critical = append(critical, f.Rule)
 			// Anyone can make these messages, without a genuine one.
 			unsigned = unsigned || slices.Contains([]string{"no-authorization", "zero-signature", "unpublished-key"}, name)
@@ -258,7 +258,7 @@ func (r Report) severities() string {
 		counts[f.Severity]++
 	}
 	var texts []string
-	for _, s := range []Severity{Critical, High, Medium, Low} {
+	for _, s := range []Severity{SeverityCritical, SeverityHigh, SeverityMedium, SeverityLow} {
 		if counts[s] > 0 {
 			texts = append(texts, fmt.Sprintf("%d %s", counts[s], s))
 		}
@@ -331,14 +331,14 @@ func (r Report) WriteJUnit(w io.Writer) error {
 		Name:      "receivertest " + string(r.Kind) + " " + r.URL,
 		Tests:     len(r.Findings),
 		Failures:  len(r.Failed()),
-		Skipped:   len(r.with(NotApplicable)),
+		Skipped:   len(r.with(ResultNotApplicable)),
 		Time:      fmt.Sprintf("%.3f", r.Duration.Seconds()),
 		Timestamp: r.Started.UTC().Format(time.RFC3339),
 	}
 	for _, f := range r.Findings {
 		c := junitCase{Class: "receivertest." + string(r.Kind), Name: f.Rule}
 		switch f.Result {
-		case Fail:
+		case ResultFail:
 			var text strings.Builder
 			text.WriteString(f.Detail + "\n")
 			for _, c := range f.Causes {
@@ -349,7 +349,7 @@ func (r Report) WriteJUnit(w io.Writer) error {
 				text.WriteString("\n" + f.Curl + "\n")
 			}
 			c.Failure = &junitFailure{Type: string(f.Severity), Message: f.Detail, Text: text.String()}
-		case NotApplicable:
+		case ResultNotApplicable:
 			c.Skipped = &junitSkipped{Message: f.Detail}
 		}
 		suite.Cases = append(suite.Cases, c)

@@ -25,17 +25,17 @@ var update = flag.Bool("update", false, "rewrite the golden files")
 
 func testReport() receivertest.Report {
 	return receivertest.Report{
-		Kind: receivertest.Callback, URL: "https://api.example.com/callbacks?tenant=7",
+		Kind: receivertest.KindCallback, URL: "https://api.example.com/callbacks?tenant=7",
 		Started: time.Date(2026, time.January, 2, 3, 4, 5, 0, time.UTC), Duration: 1234 * time.Millisecond,
 		Findings: []receivertest.Finding{
-			{Rule: "callback/valid", Title: "The receiver accepts a valid message", Reason: "A receiver that rejects valid messages loses all results.", Severity: receivertest.High, Result: receivertest.Pass},
-			{Rule: "callback/replay", Title: "The receiver does not act again on a copy of a message", Reason: "Anyone who has recorded a message can send it again.", Severity: receivertest.High, Result: receivertest.NotApplicable, Detail: "needs a probe with Effects (GET), which observes whether the receiver acts"},
+			{Rule: "callback/valid", Title: "The receiver accepts a valid message", Reason: "A receiver that rejects valid messages loses all results.", Severity: receivertest.SeverityHigh, Result: receivertest.ResultPass},
+			{Rule: "callback/replay", Title: "The receiver does not act again on a copy of a message", Reason: "Anyone who has recorded a message can send it again.", Severity: receivertest.SeverityHigh, Result: receivertest.ResultNotApplicable, Detail: "needs a probe with Effects (GET), which observes whether the receiver acts"},
 			{
-				Rule: "callback/changed-match", Title: "The receiver rejects an invalid message: changed match", Reason: "Anyone who sees one callback can send it with any result.", Severity: receivertest.Critical, Result: receivertest.Fail,
+				Rule: "callback/changed-match", Title: "The receiver rejects an invalid message: changed match", Reason: "Anyone who sees one callback can send it with any result.", Severity: receivertest.SeverityCritical, Result: receivertest.ResultFail,
 				Detail: "accepted an invalid message (changed match): response 200 OK; the body is <b>&\"]]>\x00\x1b[31m\xff",
 				Curl:   "# A comment.\nprintf %s '{}' |\ncurl --request 'POST' \\\n  'http://127.0.0.1:3000'",
 			},
-			{Rule: "callback/still-accepts", Title: "The receiver accepts a valid message at the end", Reason: "Anyone could block results.", Severity: receivertest.Medium, Result: receivertest.Fail, Detail: "did not accept a valid message at the end: response 429 Too Many Requests",
+			{Rule: "callback/still-accepts", Title: "The receiver accepts a valid message at the end", Reason: "Anyone could block results.", Severity: receivertest.SeverityMedium, Result: receivertest.ResultFail, Detail: "did not accept a valid message at the end: response 429 Too Many Requests",
 				Causes: []receivertest.Cause{{Code: receivertest.CauseRateLimit, Text: "The receiver limits the rate. Raise the limit for the examination."}}},
 		},
 	}
@@ -78,18 +78,18 @@ func TestReport_Formats(t *testing.T) {
 // only counted.
 func TestReport_Verbose(t *testing.T) {
 	t.Parallel()
-	r := receivertest.Report{Kind: receivertest.Callback, URL: "https://api.example.com/callbacks"}
+	r := receivertest.Report{Kind: receivertest.KindCallback, URL: "https://api.example.com/callbacks"}
 	for _, row := range []struct {
 		name   string
 		result receivertest.Result
 		detail string
 	}{
-		{"a", receivertest.Pass, ""},
-		{"b", receivertest.Pass, "late"},
-		{"c", receivertest.NotApplicable, "needs Effects"},
-		{"d", receivertest.NotApplicable, "needs Session"},
-		{"e", receivertest.NotApplicable, "needs Session"},
-		{"f", receivertest.NotApplicable, "needs Session"},
+		{"a", receivertest.ResultPass, ""},
+		{"b", receivertest.ResultPass, "late"},
+		{"c", receivertest.ResultNotApplicable, "needs Effects"},
+		{"d", receivertest.ResultNotApplicable, "needs Session"},
+		{"e", receivertest.ResultNotApplicable, "needs Session"},
+		{"f", receivertest.ResultNotApplicable, "needs Session"},
 	} {
 		r.Findings = append(r.Findings, receivertest.Finding{Rule: "callback/" + row.name, Result: row.result, Detail: row.detail})
 	}

@@ -15,9 +15,9 @@ type Rule struct {
 }
 
 // Rules returns the rules for a kind of receivers, in the order in which they are examined. strict
-// is [Receiver.Strict]. For other kinds than Callback and Redirect, Rules returns nil.
+// is [Receiver.Strict]. For other kinds than KindCallback and KindRedirect, Rules returns nil.
 func Rules(kind Kind, strict bool) []Rule {
-	if kind != Callback && kind != Redirect {
+	if kind != KindCallback && kind != KindRedirect {
 		return nil
 	}
 	var rules []Rule
@@ -31,12 +31,12 @@ func Rules(kind Kind, strict bool) []Rule {
 // first one is that a valid message is accepted.
 func allRules(kind Kind, strict bool) []rule {
 	rules := []rule{{
-		name: "valid", severity: High, run: (*examination).firstValid,
+		name: "valid", severity: SeverityHigh, run: (*examination).firstValid,
 		title:  "The receiver accepts a valid message",
 		reason: "A receiver that rejects valid messages loses all results.",
 	}}
 	variants, attacks := attack.AcceptedCallbacks(), attack.Callbacks()
-	if kind == Redirect {
+	if kind == KindRedirect {
 		variants, attacks = attack.AcceptedRedirects(), attack.Redirects()
 	}
 	for _, v := range variants {
@@ -51,11 +51,11 @@ func allRules(kind Kind, strict bool) []rule {
 		}
 	}
 	rules = append(rules, keySetRules()...)
-	if kind == Callback {
+	if kind == KindCallback {
 		rules = append(rules, storeRules()...)
 	}
 	rules = append(rules, rule{
-		name: "still-accepts", severity: Medium, always: true, run: (*examination).stillAccepts,
+		name: "still-accepts", severity: SeverityMedium, always: true, run: (*examination).stillAccepts,
 		title:  "The receiver accepts a valid message at the end",
 		reason: "A receiver that stops accepting messages after invalid ones lets anyone block results.",
 	})

@@ -106,12 +106,12 @@ func (e *examination) attacked(row attack.Attack, a attempt) outcome {
 		if e.silent >= maxSilent {
 			e.stop(fmt.Sprintf("the receiver did not respond to %d invalid messages", e.silent))
 		}
-		return failed(Low, a, "did not reject an invalid message ("+row.Name+")", describe(a.response)+", so invalid messages occupy its connections")
+		return failed(SeverityLow, a, "did not reject an invalid message ("+row.Name+")", describe(a.response)+", so invalid messages occupy its connections")
 	case a.status == http.StatusServiceUnavailable && !names(a.message, keyIDOf(&e.Keys.signing.PublicKey)):
 		// A verifier that may not fetch the key set again yet cannot know that the key does not exist.
 		return passed("")
 	}
-	return failed(Low, a, "did not reject an invalid message ("+row.Name+")", describe(a.response)+", want 400"+excerpt(a.response))
+	return failed(SeverityLow, a, "did not reject an invalid message ("+row.Name+")", describe(a.response)+", want 400"+excerpt(a.response))
 }
 
 // names reports whether a message is signed with the key with this ID, by its own account.
@@ -227,10 +227,10 @@ func (e *examination) checkEffects(ctx context.Context) error {
 		}
 		f := &e.report.Findings[i]
 		switch {
-		case f.Result == Pass && n > 0:
-			f.Result, f.Detail = Fail, "acted on an invalid message ("+a.attack+"): "+describe(a.response)
-		case f.Result == Fail && a.accepted && n == 0 && e.acts:
-			f.Severity = Low
+		case f.Result == ResultPass && n > 0:
+			f.Result, f.Detail = ResultFail, "acted on an invalid message ("+a.attack+"): "+describe(a.response)
+		case f.Result == ResultFail && a.accepted && n == 0 && e.acts:
+			f.Severity = SeverityLow
 			f.Detail += ", without an effect; want 400"
 		}
 	}
@@ -243,7 +243,7 @@ func (e *examination) stillAccepts(ctx context.Context) (outcome, error) {
 		return notApplicable(e.stopped), nil
 	}
 	if e.stopped != "" {
-		return outcome{result: Fail, detail: notAccepted + " at the end: " + e.stopped}, nil
+		return outcome{result: ResultFail, detail: notAccepted + " at the end: " + e.stopped}, nil
 	}
 	s, err := e.newSubject(ctx, phoneCheck)
 	if err != nil {

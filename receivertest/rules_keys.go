@@ -15,7 +15,7 @@ func keySetRules() []rule {
 	const lost = "The message is genuine. After 4XX or a timeout the service does not send it again, so the result is lost."
 	fault := func(name, what string, f keySetFault) rule {
 		return rule{
-			name: name, severity: High,
+			name: name, severity: SeverityHigh,
 			title:  "The receiver responds with 5XX to a message with a new key while the key set " + what,
 			reason: lost,
 			run:    func(e *examination, ctx context.Context) (outcome, error) { return e.keySetFails(ctx, f) },
@@ -26,7 +26,7 @@ func keySetRules() []rule {
 		fault("key-set-malformed", "is malformed", keySetMalformed),
 		fault("key-set-hangs", "does not respond", keySetHangs),
 		{
-			name: "key-rotation", severity: High, run: (*examination).keyRotation,
+			name: "key-rotation", severity: SeverityHigh, run: (*examination).keyRotation,
 			title:  "The receiver accepts a new key within a minute",
 			reason: "When the service changes its key, a receiver that does not fetch the key set again loses all results.",
 		},
@@ -91,7 +91,7 @@ func (e *examination) keySetFails(ctx context.Context, fault keySetFault) (outco
 		case err != nil:
 			return outcome{}, err
 		case e.accepted(a):
-			return unknownKey(Critical, a, "accepted"), nil
+			return unknownKey(SeverityCritical, a, "accepted"), nil
 		case unavailable && requested:
 			return e.withoutEffect(ctx, a, "")
 		case unavailable && late:

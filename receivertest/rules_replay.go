@@ -12,35 +12,35 @@ import (
 // no effect.
 func replayRules(kind Kind) []rule {
 	rules := []rule{{
-		name: "effect", severity: High, run: (*examination).effect,
+		name: "effect", severity: SeverityHigh, run: (*examination).effect,
 		title:  "The receiver acts once on a valid message",
 		reason: "A result that is acknowledged but has no effect is lost.",
 	}, {
-		name: "replay", severity: High, run: (*examination).replay,
+		name: "replay", severity: SeverityHigh, run: (*examination).replay,
 		title:  "The receiver does not act again on a copy of a message",
 		reason: "Anyone who has recorded a message can send it again within the clock skew.",
 	}}
-	if kind == Redirect {
+	if kind == KindRedirect {
 		return append(rules, rule{
-			name: "other-session", severity: Critical, run: (*examination).otherSession,
+			name: "other-session", severity: SeverityCritical, run: (*examination).otherSession,
 			title:  "The receiver does not act on a redirect in the session of another user",
 			reason: "An attacker can send the redirect of an own check to a victim, or open the redirect of a victim.",
 		}, rule{
-			name: "other-check", severity: High, run: (*examination).otherCheck,
+			name: "other-check", severity: SeverityHigh, run: (*examination).otherCheck,
 			title:  "The receiver compares the check that the service signed with that of the session",
 			reason: "Another customer of the service can sign a redirect to your host with two check IDs, and anyone can add one to the query.",
 		})
 	}
 	return append(rules, rule{
-		name: "duplicate", severity: High, run: (*examination).duplicate,
+		name: "duplicate", severity: SeverityHigh, run: (*examination).duplicate,
 		title:  "The receiver acknowledges a second callback about a check, and does not act again",
 		reason: "The service may send a callback more than once, each time with a new signature.",
 	}, rule{
-		name: "unknown-check", severity: High, run: (*examination).unknownCheckIgnored,
+		name: "unknown-check", severity: SeverityHigh, run: (*examination).unknownCheckIgnored,
 		title:  "The receiver does not act on a check that its backend has not created",
 		reason: "Another customer of the service can create a check with your callback URL.",
 	}, rule{
-		name: "other-product", severity: High, run: (*examination).otherProduct,
+		name: "other-product", severity: SeverityHigh, run: (*examination).otherProduct,
 		title:  "The receiver does not act on a callback of another product than that of the check",
 		reason: "A check of a weaker product must not be used in place of the one that was created.",
 	})
@@ -146,7 +146,7 @@ func (e *examination) duplicate(ctx context.Context) (outcome, error) {
 		return outcome{}, err
 	}
 	if !e.accepted(again) {
-		return failed(Low, again, "did not acknowledge a second callback about a check", describe(again.response)+": the service counts the delivery as failed, and after 5XX sends it again"), nil
+		return failed(SeverityLow, again, "did not acknowledge a second callback about a check", describe(again.response)+": the service counts the delivery as failed, and after 5XX sends it again"), nil
 	}
 	return e.secondMessage(ctx, again, n)
 }
@@ -162,7 +162,7 @@ func (e *examination) secondMessage(ctx context.Context, again attempt, n int) (
 	case e.rejected(again):
 		return passed(""), nil
 	case !e.accepted(again):
-		return failed(Low, again, "neither rejected nor acknowledged a second message about a check", describe(again.response)+", want 400 or 2XX"), nil
+		return failed(SeverityLow, again, "neither rejected nor acknowledged a second message about a check", describe(again.response)+", want 400 or 2XX"), nil
 	case unsupported(err):
 		return notApplicable("accepted, which is harmless if the receiver does not act again: " + withoutEffects), nil
 	}
@@ -259,11 +259,11 @@ func (e *examination) otherSession(ctx context.Context) (outcome, error) {
 // storeRules returns the rules about a store that hangs.
 func storeRules() []rule {
 	return []rule{{
-		name: "slow-store", severity: High, run: (*examination).slowStore,
+		name: "slow-store", severity: SeverityHigh, run: (*examination).slowStore,
 		title:  "The receiver responds with 5XX within 10 s while its store hangs",
 		reason: "After a timeout or any other response the service does not send the callback again, so the result is lost.",
 	}, {
-		name: "slow-store-retry", severity: High, run: (*examination).slowStoreRetry,
+		name: "slow-store-retry", severity: SeverityHigh, run: (*examination).slowStoreRetry,
 		title:  "The receiver accepts the callback that the service sends after a 5XX, and acts once",
 		reason: "A receiver that has marked the callback as received before it stored it loses the result.",
 	}}

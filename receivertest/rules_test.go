@@ -21,7 +21,7 @@ func TestRules_Findings(t *testing.T) {
 	keys := newKeys(t)
 	// After the first rule, all others are not applicable.
 	rejectAll := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusBadRequest) })
-	for _, kind := range []receivertest.Kind{receivertest.Callback, receivertest.Redirect} {
+	for _, kind := range []receivertest.Kind{receivertest.KindCallback, receivertest.KindRedirect} {
 		for _, strict := range []bool{false, true} {
 			report, err := receivertest.Examine(t.Context(), receivertest.Receiver{
 				Keys: keys, Kind: kind, URL: "https://shop.example.com/", Handler: rejectAll, Strict: strict,

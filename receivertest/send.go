@@ -187,7 +187,7 @@ func (e *examination) accepted(a attempt) bool {
 		return false
 	case a.status/100 == 2:
 		return true
-	case e.Kind != Redirect || a.status/100 != 3:
+	case e.Kind != KindRedirect || a.status/100 != 3:
 		return false
 	}
 	// Receivers of redirects may also send the browser to a page for errors or for signing in.

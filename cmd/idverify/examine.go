@@ -195,7 +195,7 @@ func (e *examination) define(flags *flag.FlagSet) {
 
 	flags.BoolVar(&e.strict, "strict", false, "also send messages that only package signature must reject")
 	flags.Var(&e.only, "only", "examine only this `rule`, or those of a pattern such as 'callback/key-*'; repeatable")
-	flags.StringVar(&e.fail, "fail", string(receivertest.Low), "lowest `severity` that makes the exit code 1: critical, high, medium or low")
+	flags.StringVar(&e.fail, "fail", string(receivertest.SeverityLow), "lowest `severity` that makes the exit code 1: critical, high, medium or low")
 	flags.BoolVar(&e.list, "list", false, "print the rules with their severities and reasons, and examine nothing")
 	flags.BoolVar(&e.json, "json", false, "print one JSON document")
 	flags.BoolVar(&e.junit, "junit", false, "print one XML document in the format of JUnit")
@@ -204,7 +204,7 @@ func (e *examination) define(flags *flag.FlagSet) {
 }
 
 // severities are the severities of rules, from the most severe.
-var severities = []receivertest.Severity{receivertest.Critical, receivertest.High, receivertest.Medium, receivertest.Low}
+var severities = []receivertest.Severity{receivertest.SeverityCritical, receivertest.SeverityHigh, receivertest.SeverityMedium, receivertest.SeverityLow}
 
 // atLeast reports whether s is as severe as lowest, or more.
 func atLeast(s receivertest.Severity, lowest string) bool {
@@ -250,9 +250,9 @@ func (e *examination) checkPattern(pattern string) error {
 	if _, err := path.Match(pattern, ""); err != nil {
 		return fmt.Errorf("-only: the pattern %s is malformed", pattern)
 	}
-	own, other, advice := e.kind(), receivertest.Redirect, "set -redirect"
+	own, other, advice := e.kind(), receivertest.KindRedirect, "set -redirect"
 	if e.redirect {
-		other, advice = receivertest.Callback, "omit -redirect"
+		other, advice = receivertest.KindCallback, "omit -redirect"
 	}
 	full := string(own) + "/" + pattern
 	switch {
@@ -409,9 +409,9 @@ func ownAddresses(addresses []netip.Addr) (bool, error) {
 
 func (e *examination) kind() receivertest.Kind {
 	if e.redirect {
-		return receivertest.Redirect
+		return receivertest.KindRedirect
 	}
-	return receivertest.Callback
+	return receivertest.KindCallback
 }
 
 // rules returns the rules of -list.
@@ -530,7 +530,7 @@ func (e *examination) summarize(report receivertest.Report) {
 	counts, severe := make(map[receivertest.Result]int), make(map[receivertest.Severity]int)
 	for _, f := range report.Findings {
 		counts[f.Result]++
-		if f.Result == receivertest.Fail {
+		if f.Result == receivertest.ResultFail {
 			severe[f.Severity]++
 		}
 	}
@@ -543,11 +543,11 @@ func (e *examination) summarize(report receivertest.Report) {
 			numbers = append(numbers, fmt.Sprintf("%d %s", severe[s], s))
 		}
 	}
-	failed := fmt.Sprintf("%d failed", counts[receivertest.Fail])
+	failed := fmt.Sprintf("%d failed", counts[receivertest.ResultFail])
 	if len(numbers) > 0 {
 		failed += " (" + strings.Join(numbers, ", ") + ")"
 	}
-	fmt.Fprintf(e.stderr, "%d passed, %s, %d not applicable\n", counts[receivertest.Pass], failed, counts[receivertest.NotApplicable])
+	fmt.Fprintf(e.stderr, "%d passed, %s, %d not applicable\n", counts[receivertest.ResultPass], failed, counts[receivertest.ResultNotApplicable])
 }
 
 // printRules prints the rules of an examination.

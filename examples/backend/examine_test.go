@@ -91,7 +91,7 @@ func TestShop_CallbackExamined(t *testing.T) {
 	}
 	var lock *sql.Tx
 
-	e.examine(t, receivertest.Callback, "/callbacks", receivertest.Probe{
+	e.examine(t, receivertest.KindCallback, "/callbacks", receivertest.Probe{
 		Created: e.created,
 		Effects: func(ctx context.Context, checkID string) (n int, err error) {
 			// A job may start later than the examination expects an effect.
@@ -145,7 +145,7 @@ func TestShop_RedirectExamined(t *testing.T) {
 	e := newExamined(t)
 	var sessions atomic.Int64
 
-	e.examine(t, receivertest.Redirect, "/redirect", receivertest.Probe{
+	e.examine(t, receivertest.KindRedirect, "/redirect", receivertest.Probe{
 		Session: func(ctx context.Context) (session receivertest.Session, err error) {
 			b := e.browser(t)
 			b.begin(fmt.Sprintf("4477009%05d", sessions.Add(1))) // the shop limits the sign-ins of a number
