@@ -52,12 +52,10 @@ func CredentialsFromEnv() (Credentials, error) {
 // credentials remain rejected, each operation that needs a token calls the source twice. A source
 // should not cache credentials: after a rejection, it would return the rejected ones again.
 //
-// The context is that of the token request, which ends after 30 s, or after the timeout of an
-// attempt if that is shorter. The token request then fails with context.DeadlineExceeded, even if
-// the source has not returned. While a call is in progress, other token requests wait for its
-// result. The client does not call the source again until that call has returned or its context has
-// ended. In the second case its result is ignored. If five calls have not returned, the client
-// starts no other one; token requests wait until their contexts end.
+// The context ends with the token request: after 30 s, or after the timeout of an attempt if that
+// is shorter. The token request then fails with [context.DeadlineExceeded], even if the source has
+// not returned; its result is ignored. Until then, other token requests wait for the result. If
+// five calls have not returned, the client starts no other one.
 //
 // An error of the source is retried like a token request that was not sent, see [RetryPolicy],
 // unless the service has just rejected the credentials. The operation's error matches it by

@@ -43,7 +43,7 @@ const (
 // Stats describes the entries that are not processed.
 type Stats struct {
 	Pending    int           // results that wait for Work
-	OldestAge  time.Duration // largest difference between now and when one of them was stored, also if a clock was ahead; 0 if there is none
+	OldestAge  time.Duration // age of the oldest of them, or how far a clock was ahead if that is more; 0 if there is none
 	Stopped    int           // entries that are not processed any more: see Retry
 	InProgress int           // checks that have not ended
 	Overdue    int           // checks that Reconcile has to read

@@ -91,10 +91,9 @@ func (c Change) String() string {
 //
 // The cost is limited, because anyone can send invalid messages: at most 64 operations with a
 // public key, 4,096 possible forms of the message, and 2 MiB of text for each of message and body.
-// Explain stops when ctx is done, also if the body does not arrive. r.Body then returns an error. A
-// read of a body cannot be canceled, so a goroutine continues it until net/http's server ends it:
-// at http.Server.ReadTimeout, which you should set, or when the connection ends. Explain closes any
-// other body instead. opts may be nil.
+// Explain stops when ctx is done, also if the body does not arrive. r.Body then returns an error,
+// and a goroutine continues to read the body until net/http's server ends the read: set
+// http.Server.ReadTimeout. Explain closes a body of another kind. opts may be nil.
 func (v *Verifier) Explain(ctx context.Context, r *http.Request, opts *ExplainOptions) Explanation {
 	if opts == nil {
 		opts = &ExplainOptions{}

@@ -299,9 +299,9 @@ const refreshOperation = "key set refresh"
 // 10 s before the call. The 10 s cover the timeout of a fetch and the resolution of the Age header.
 //
 // A cache between you and the service may ignore the request for a new copy. If the Age of the
-// response is MinRefetch or more, Refresh uses the set but returns an error. Within MinRefetch of a
-// fetch, it also returns that error, without a request, once a copy from a cache is older than
-// MinRefetch. Caches that send no Age header are not noticed.
+// response is MinRefetch or more, Refresh uses the set but returns an error. Later calls send no
+// request within MinRefetch of that fetch: they return the error once the copy is that old. Caches
+// that send no Age header are not noticed.
 //
 // Concurrent calls and key lookups share one fetch. During the delay after a failed fetch, Refresh
 // returns the error of that fetch without a request. It does not delay the fetches for key IDs that

@@ -1,5 +1,5 @@
-// Package wire defines the parts of the protocol that the client and the fake share: the route
-// table, versions, scopes, the time format and the names of problems.
+// Package wire defines the parts of the protocol in docs/protocol.md that the client and the fake
+// share: the route table, versions, scopes, the time format and the names of problems.
 //
 // The fixtures in testdata are written by hand. The client and the fake are each tested against
 // them, so that the tests detect mistakes in the shared tables.
