@@ -89,7 +89,7 @@ func TestWithLiveOnly_ChargeAmount(t *testing.T) {
 				}
 			}
 			if _, err := live.PhoneChecks.Get(t.Context(), "a"); err != nil {
-				t.Errorf("Get: error = %v, want a check: only Create is filtered", err)
+				t.Errorf("Get: error = %v, want a check: Get does not test the charge", err)
 			}
 		}
 	}
@@ -98,16 +98,32 @@ func TestWithLiveOnly_ChargeAmount(t *testing.T) {
 // creators create a check of each product and report whether they returned one.
 var creators = map[string]func(context.Context, *idverify.Client) (bool, error){
 	"PhoneCheck": func(ctx context.Context, c *idverify.Client) (bool, error) {
-		check, err := c.PhoneChecks.Create(ctx, createParams)
+		check, err := c.PhoneChecks.Create(ctx, idverify.PhoneCheckParams{PhoneNumber: testNumber, ReferenceID: "order-7"})
 		return check != nil, err
 	},
 	"SIMCheck": func(ctx context.Context, c *idverify.Client) (bool, error) {
-		check, err := c.SIMChecks.Create(ctx, idverify.SIMCheckParams{PhoneNumber: createParams.PhoneNumber})
+		check, err := c.SIMChecks.Create(ctx, idverify.SIMCheckParams{PhoneNumber: testNumber, ReferenceID: "order-7"})
 		return check != nil, err
 	},
 	"SubscriberCheck": func(ctx context.Context, c *idverify.Client) (bool, error) {
-		check, err := c.SubscriberChecks.Create(ctx, idverify.SubscriberCheckParams{PhoneNumber: createParams.PhoneNumber})
+		check, err := c.SubscriberChecks.Create(ctx, idverify.SubscriberCheckParams{PhoneNumber: testNumber, ReferenceID: "order-7"})
 		return check != nil, err
+	},
+}
+
+// finders find the checks of creators and return their number.
+var finders = map[string]func(context.Context, *idverify.Client) (int, error){
+	"PhoneCheck": func(ctx context.Context, c *idverify.Client) (int, error) {
+		checks, err := c.PhoneChecks.FindByReferenceID(ctx, "order-7")
+		return len(checks), err
+	},
+	"SIMCheck": func(ctx context.Context, c *idverify.Client) (int, error) {
+		checks, err := c.SIMChecks.FindByReferenceID(ctx, "order-7")
+		return len(checks), err
+	},
+	"SubscriberCheck": func(ctx context.Context, c *idverify.Client) (int, error) {
+		checks, err := c.SubscriberChecks.FindByReferenceID(ctx, "order-7")
+		return len(checks), err
 	},
 }
 
@@ -123,6 +139,15 @@ func TestWithLiveOnly_Projects(t *testing.T) {
 		}
 		if check, err := create(t.Context(), live); !check || err != nil {
 			t.Errorf("%s of a live project: error = %v, want a check", product, err)
+		}
+		if n, err := finders[product](t.Context(), sandbox); n != 0 || !errors.Is(err, idverify.ErrSandbox) {
+			t.Errorf("%s of a sandbox project: found %d, error = %v, want ErrSandbox and no check", product, n, err)
+		}
+		if n, err := finders[product](t.Context(), live); n != 1 || err != nil {
+			t.Errorf("%s of a live project: found %d, error = %v, want a check", product, n, err)
+		}
+		if n, err := finders[product](t.Context(), srv.Client()); n != 1 || err != nil {
+			t.Errorf("%s without WithLiveOnly: found %d, error = %v, want a check", product, n, err)
 		}
 	}
 }
@@ -391,7 +416,7 @@ func TestPhoneCheckService_WaitHonorsTTL(t *testing.T) {
 }
 
 // Callers construct these errors in their own tests.
-func TestNoResultError_ConstructedByCaller(t *testing.T) {
+func TestWait_ErrorConstructedByCaller(t *testing.T) {
 	t.Parallel()
 	for want, err := range map[string]error{
 		"still PENDING":            &idverify.NoResultError{Status: idverify.StatusPending},

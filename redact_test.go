@@ -275,7 +275,7 @@ func TestError_RedactsTokenResponseError(t *testing.T) {
 }
 
 // The service may echo a token in the field status.
-func TestNoResultError_RedactsSecrets(t *testing.T) {
+func TestWait_ErrorRedactsSecrets(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c := newTransportClient(t, func(*http.Request) (*http.Response, error) {
