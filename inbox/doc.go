@@ -53,6 +53,13 @@
 // On many machines, use a job queue with workers, such as River on PostgreSQL. OnResult inserts the
 // job in the transaction that stores the result. See docs/replicas.md.
 //
+// # Sign-in sessions
+//
+// [Inbox.Flows] stores the flows of package checkflow in the same database, in the table
+// idverify_flows:
+//
+//	web, err := checkflow.NewWeb(checkflow.Config{Store: checks.Flows(0), …})
+//
 // # SQLite
 //
 // SQLite has one writer at a time. Open the database with immediate transactions, a busy timeout
@@ -65,7 +72,9 @@
 //
 // # Personal data
 //
-// The table contains no phone numbers and no addresses. Do not use a phone number as a reference.
+// The table idverify_checks contains no phone numbers and no addresses. Do not use a phone number
+// as a reference. The table idverify_flows contains the phone number of a check until the flow is
+// deleted: see [Inbox.Flows].
 //
 // Protocol: docs/protocol.md, section 14.
 package inbox
