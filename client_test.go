@@ -20,6 +20,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/idverify/idverify-go"
+	"github.com/idverify/idverify-go/internal/synctest"
 	"github.com/idverify/idverify-go/sandboxfake"
 	"github.com/idverify/idverify-go/signature"
 )
@@ -473,12 +474,31 @@ func TestClient_WithVersionsSharesBudget(t *testing.T) {
 
 // keySetServer serves the key set of a fake over TLS, behind a redirect on the same host.
 type keySetServer struct {
-	*httptest.Server
-	header http.Header // of the last request for the key set
-	down   bool
+	URL       string
+	transport http.RoundTripper // trusts the certificate
+	header    http.Header       // of the last request for the key set
+	down      bool
 }
 
+// newKeySetServer starts a server on the loopback interface.
 func newKeySetServer(t *testing.T) *keySetServer {
+	t.Helper()
+	s, _, handler := newKeySet(t)
+	server := httptest.NewTLSServer(handler)
+	t.Cleanup(server.Close)
+	s.URL, s.transport = server.URL, server.Client().Transport
+	return s
+}
+
+// newMemoryKeySetServer starts a server for a bubble: a fetch takes at most 3 s of its clock.
+func newMemoryKeySetServer(t *testing.T) *keySetServer {
+	t.Helper()
+	s, fake, handler := newKeySet(t)
+	s.URL, s.transport = fake.Handle("keys.sandbox.test", handler), fake.HTTPClient().Transport
+	return s
+}
+
+func newKeySet(t *testing.T) (*keySetServer, *sandboxfake.Server, http.Handler) {
 	t.Helper()
 	fake := sandboxfake.New(t, sandboxfake.WithInMemory())
 	resp, err := fake.HTTPClient().Get(fake.URL() + keySetPath)
@@ -501,9 +521,7 @@ func newKeySetServer(t *testing.T) *keySetServer {
 		}
 		w.Write(body)
 	})
-	s.Server = httptest.NewTLSServer(mux)
-	t.Cleanup(s.Close)
-	return s
+	return s, fake, mux
 }
 
 func (s *keySetServer) client(t *testing.T, opts ...idverify.Option) *idverify.Client {
@@ -520,7 +538,7 @@ func TestClient_NewJWKSInheritsHTTPClient(t *testing.T) {
 	jar := must(cookiejar.New(nil))(t)
 	jar.SetCookies(base, []*http.Cookie{{Name: "session", Value: "secret"}})
 	httpClient := &http.Client{
-		Transport:     s.Client().Transport,
+		Transport:     s.transport,
 		Jar:           jar,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return errors.New("no redirects") },
 	}
@@ -561,78 +579,84 @@ func TestClient_NewJWKSInheritsTimeout(t *testing.T) {
 
 func TestClient_NewJWKSInheritsClock(t *testing.T) {
 	t.Parallel()
-	s := newKeySetServer(t)
-	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	client := s.client(t, idverify.WithHTTPClient(s.Client()), idverify.WithClock(func() time.Time { return now }))
-	keys := must(client.NewJWKS(nil))(t)
-	if err := keys.Refresh(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		s := newMemoryKeySetServer(t)
+		now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+		client := s.client(t, idverify.WithHTTPClient(&http.Client{Transport: s.transport}), idverify.WithClock(func() time.Time { return now }))
+		keys := must(client.NewJWKS(nil))(t)
+		if err := keys.Refresh(t.Context()); err != nil {
+			t.Fatal(err)
+		}
 
-	now = now.Add(time.Hour)
-	age, fetched := keys.Age()
+		now = now.Add(time.Hour)
+		age, fetched := keys.Age()
 
-	if age != time.Hour || !fetched {
-		t.Errorf("Age() = %v, %v; want 1h by the client's clock", age, fetched)
-	}
+		if age != time.Hour || !fetched {
+			t.Errorf("Age() = %v, %v; want 1h by the client's clock", age, fetched)
+		}
+	})
 }
 
 func TestClient_NewJWKSInheritsLogger(t *testing.T) {
 	t.Parallel()
-	s := newKeySetServer(t)
-	s.down = true
-	var log strings.Builder
-	client := s.client(t, idverify.WithHTTPClient(s.Client()), idverify.WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
+	synctest.Test(t, func(t *testing.T) {
+		s := newMemoryKeySetServer(t)
+		s.down = true
+		var log strings.Builder
+		client := s.client(t, idverify.WithHTTPClient(&http.Client{Transport: s.transport}), idverify.WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
 
-	err := must(client.NewJWKS(nil))(t).Refresh(t.Context())
+		err := must(client.NewJWKS(nil))(t).Refresh(t.Context())
 
-	if !errors.Is(err, signature.ErrKeySource) || !strings.Contains(log.String(), `msg="signature: key set not fetched"`) {
-		t.Errorf("error = %v, log = %q; want a record of the failed fetch", err, log.String())
-	}
+		if !errors.Is(err, signature.ErrKeySource) || !strings.Contains(log.String(), `msg="signature: key set not fetched"`) {
+			t.Errorf("error = %v, log = %q; want a record of the failed fetch", err, log.String())
+		}
+	})
 }
 
 func TestClient_NewJWKSOptions(t *testing.T) {
 	t.Parallel()
-	s := newKeySetServer(t)
-	var used atomic.Int32
-	transport := roundTripperFunc(func(r *http.Request) (*http.Response, error) {
-		used.Add(1)
-		return s.Client().Transport.RoundTrip(r)
+	synctest.Test(t, func(t *testing.T) {
+		s := newMemoryKeySetServer(t)
+		var used atomic.Int32
+		transport := roundTripperFunc(func(r *http.Request) (*http.Response, error) {
+			used.Add(1)
+			return s.transport.RoundTrip(r)
+		})
+		var log strings.Builder
+		now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+		opts := signature.JWKSOptions{
+			HTTPClient: &http.Client{Transport: transport},
+			MaxStale:   time.Minute,
+			MinRefetch: time.Second,
+			Now:        func() time.Time { return now },
+			Logger:     slog.New(slog.NewTextHandler(&log, nil)),
+		}
+		logger, httpClient := opts.Logger, opts.HTTPClient
+		client := s.client(t) // does not trust the certificate
+
+		keys := must(client.NewJWKS(&opts))(t)
+		first := keys.Refresh(t.Context())
+		now = now.Add(time.Second)
+		s.down = true
+		second := keys.Refresh(t.Context())
+		_, invalid := client.NewJWKS(&signature.JWKSOptions{MaxAge: -1})
+		empty := new(signature.JWKSOptions)
+		must(client.NewJWKS(empty))(t)
+
+		if first != nil || second == nil || used.Load() != 4 {
+			t.Errorf("errors = %v and %v after %d requests; want none, one, and 4 with the HTTP client of the options", first, second, used.Load())
+		}
+		if !strings.Contains(log.String(), "old_set_usable=true") {
+			t.Errorf("log = %q, want the failed fetch in the logger of the options", log.String())
+		}
+		if age, _ := keys.Age(); age != time.Second {
+			t.Errorf("Age() = %v, want 1s by the clock of the options", age)
+		}
+		if invalid == nil {
+			t.Error("negative MaxAge: error = nil, want one")
+		}
+		if opts.Logger != logger || opts.HTTPClient != httpClient || empty.HTTPClient != nil || empty.Now != nil || empty.Logger != nil {
+			t.Error("the options were modified")
+		}
 	})
-	var log strings.Builder
-	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	opts := signature.JWKSOptions{
-		HTTPClient: &http.Client{Transport: transport},
-		MaxStale:   time.Minute,
-		MinRefetch: time.Second,
-		Now:        func() time.Time { return now },
-		Logger:     slog.New(slog.NewTextHandler(&log, nil)),
-	}
-	logger, httpClient := opts.Logger, opts.HTTPClient
-	client := s.client(t) // does not trust the certificate
-
-	keys := must(client.NewJWKS(&opts))(t)
-	first := keys.Refresh(t.Context())
-	now = now.Add(time.Second)
-	s.down = true
-	second := keys.Refresh(t.Context())
-	_, invalid := client.NewJWKS(&signature.JWKSOptions{MaxAge: -1})
-	empty := new(signature.JWKSOptions)
-	must(client.NewJWKS(empty))(t)
-
-	if first != nil || second == nil || used.Load() != 4 {
-		t.Errorf("errors = %v and %v after %d requests; want none, one, and 4 with the HTTP client of the options", first, second, used.Load())
-	}
-	if !strings.Contains(log.String(), "old_set_usable=true") {
-		t.Errorf("log = %q, want the failed fetch in the logger of the options", log.String())
-	}
-	if age, _ := keys.Age(); age != time.Second {
-		t.Errorf("Age() = %v, want 1s by the clock of the options", age)
-	}
-	if invalid == nil {
-		t.Error("negative MaxAge: error = nil, want one")
-	}
-	if opts.Logger != logger || opts.HTTPClient != httpClient || empty.HTTPClient != nil || empty.Now != nil || empty.Logger != nil {
-		t.Error("the options were modified")
-	}
 }
