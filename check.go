@@ -73,8 +73,8 @@ func createCheck[J resourceJSON[T], T any](ctx context.Context, a *api, op wire.
 	return check, nil
 }
 
-// rejectSandbox logs and returns the error for the check with the given ID, which was created by
-// resp and not charged.
+// rejectSandbox logs and returns the error for the check with the given ID in resp, which was not
+// charged.
 func (a *api) rejectSandbox(ctx context.Context, resp response, id string) error {
 	secrets := resp.call.secrets()
 	id, request := sanitizeID(id, secrets...), requestID(resp.header, secrets...)

@@ -75,8 +75,8 @@ var (
 	// ErrIPMismatch means that the IP address is not that of the device with the phone number.
 	ErrIPMismatch = errors.New("IP address mismatch")
 
-	// ErrSandbox means that Create made a check that was not charged. The check exists; do not use
-	// it. See [WithLiveOnly].
+	// ErrSandbox means that Create made, or FindByReferenceID found, a check that was not charged. The
+	// check exists; do not use it. See [WithLiveOnly].
 	ErrSandbox = errors.New("sandbox check")
 )
 

@@ -84,18 +84,18 @@ type pageJSON struct {
 
 // list performs r and returns the page. Parameter name is the name of the list in the response.
 func list[J resourceJSON[T], T any](ctx context.Context, a *api, r request, name string) (*Page[T], error) {
-	page, _, err := sizedList[J](ctx, a, r, name)
+	page, _, err := readPage[J](ctx, a, r, name)
 	return page, err
 }
 
-// sizedList is like list. It also returns the size of the response body in bytes.
-func sizedList[J resourceJSON[T], T any](ctx context.Context, a *api, r request, name string) (page *Page[T], size int, err error) {
-	err = a.do(ctx, r, func(resp response) (err error) {
-		size = len(resp.body)
-		page, err = decodePage[J](resp, name)
+// readPage is like list. It also returns the response.
+func readPage[J resourceJSON[T], T any](ctx context.Context, a *api, r request, name string) (page *Page[T], resp response, err error) {
+	err = a.do(ctx, r, func(r response) (err error) {
+		resp = r
+		page, err = decodePage[J](r, name)
 		return err
 	})
-	return page, size, err
+	return page, resp, err
 }
 
 // decodePage returns the page in resp. The Decoder reports errors by token; Unmarshal reports
@@ -270,8 +270,8 @@ func listOf(op wire.Operation, o ListOptions, ids ...string) request {
 }
 
 // findByReferenceID reads the pages of op, the list of checks with the given reference ID. Function
-// ids returns the check ID and the reference ID of a check.
-func findByReferenceID[J resourceJSON[T], T any](ctx context.Context, a *api, op wire.Operation, referenceID string, ids func(*T) (checkID, referenceID string)) ([]*T, error) {
+// values returns the check ID, the reference ID and the charge amount of a check.
+func findByReferenceID[J resourceJSON[T], T any](ctx context.Context, a *api, op wire.Operation, referenceID string, values func(*T) (checkID, referenceID string, charge json.Number)) ([]*T, error) {
 	switch {
 	case referenceID == "":
 		return nil, invalidArgument(op, "referenceID is empty")
@@ -282,9 +282,10 @@ func findByReferenceID[J resourceJSON[T], T any](ctx context.Context, a *api, op
 		return &DecodeError{Operation: op.Name, Status: op.Success, Reason: "more than " + limit}
 	}
 	read := 0 // bytes
-	list := func(ctx context.Context, o ListOptions) (*Page[T], error) {
-		page, size, err := sizedList[J](ctx, a, listOf(op, o), "checks")
-		if read += size; err == nil && read > maxReadByReference {
+	var last response
+	list := func(ctx context.Context, o ListOptions) (page *Page[T], err error) {
+		page, last, err = readPage[J](ctx, a, listOf(op, o), "checks")
+		if read += len(last.body); err == nil && read > maxReadByReference {
 			return nil, tooMany("64 MiB of checks")
 		}
 		return page, err
@@ -300,11 +301,16 @@ func findByReferenceID[J resourceJSON[T], T any](ctx context.Context, a *api, op
 			return nil, tooMany("10,000 checks")
 		}
 		// The service may compare in another way, for example without case or with wildcards.
-		checkID, reference := ids(check)
-		if reference == referenceID && !seen[checkID] {
-			seen[checkID] = true
-			found = append(found, check)
+		checkID, reference, charge := values(check)
+		if reference != referenceID || seen[checkID] {
+			continue
 		}
+		// The search completes a Create whose response was lost.
+		if a.liveOnly && isZero(charge) {
+			return nil, a.rejectSandbox(ctx, last, checkID)
+		}
+		seen[checkID] = true
+		found = append(found, check)
 	}
 	return found, nil
 }

@@ -123,9 +123,12 @@ func (s *PhoneCheckService) All(ctx context.Context, o ListOptions) iter.Seq2[*P
 // created or charged: checks in EXPIRED and ERROR are not listed, and the lost request may still
 // arrive. Therefore do not create the check again automatically.
 //
-// For an empty referenceID, or one that is not valid UTF-8, the error is [ErrBadRequest].
+// For an empty referenceID, or one that is not valid UTF-8, the error is [ErrBadRequest]. With
+// [WithLiveOnly], it is [ErrSandbox] if a check was not charged.
 func (s *PhoneCheckService) FindByReferenceID(ctx context.Context, referenceID string) ([]*PhoneCheck, error) {
-	return findByReferenceID[phoneCheckJSON](ctx, s.api, wire.ListPhoneChecks, referenceID, func(c *PhoneCheck) (string, string) { return c.CheckID, c.ReferenceID })
+	return findByReferenceID[phoneCheckJSON](ctx, s.api, wire.ListPhoneChecks, referenceID, func(c *PhoneCheck) (string, string, json.Number) {
+		return c.CheckID, c.ReferenceID, c.ChargeAmount
+	})
 }
 
 // Wait reads the check until it is COMPLETED. The interval grows from half a second to five

@@ -104,9 +104,12 @@ func (s *SIMCheckService) All(ctx context.Context, o ListOptions) iter.Seq2[*SIM
 // proves that no check was created or charged: checks that ended as ERROR are not listed, and the
 // lost request may still arrive. Therefore do not create the check again automatically.
 //
-// For an empty referenceID, or one that is not valid UTF-8, the error is [ErrBadRequest].
+// For an empty referenceID, or one that is not valid UTF-8, the error is [ErrBadRequest]. With
+// [WithLiveOnly], it is [ErrSandbox] if a check was not charged.
 func (s *SIMCheckService) FindByReferenceID(ctx context.Context, referenceID string) ([]*SIMCheck, error) {
-	return findByReferenceID[simCheckJSON](ctx, s.api, wire.ListSIMChecks, referenceID, func(c *SIMCheck) (string, string) { return c.CheckID, c.ReferenceID })
+	return findByReferenceID[simCheckJSON](ctx, s.api, wire.ListSIMChecks, referenceID, func(c *SIMCheck) (string, string, json.Number) {
+		return c.CheckID, c.ReferenceID, c.ChargeAmount
+	})
 }
 
 // Traces returns the recorded steps of the check. The service keeps them for seven days; after that

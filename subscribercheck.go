@@ -127,7 +127,9 @@ func (s *SubscriberCheckService) All(ctx context.Context, o ListOptions) iter.Se
 // [ErrOutcomeUnknown]. An empty result never proves that no check was created or charged: see
 // [PhoneCheckService.FindByReferenceID].
 func (s *SubscriberCheckService) FindByReferenceID(ctx context.Context, referenceID string) ([]*SubscriberCheck, error) {
-	return findByReferenceID[subscriberCheckJSON](ctx, s.api, wire.ListSubscriberChecks, referenceID, func(c *SubscriberCheck) (string, string) { return c.CheckID, c.ReferenceID })
+	return findByReferenceID[subscriberCheckJSON](ctx, s.api, wire.ListSubscriberChecks, referenceID, func(c *SubscriberCheck) (string, string, json.Number) {
+		return c.CheckID, c.ReferenceID, c.ChargeAmount
+	})
 }
 
 // Wait reads the check until it is COMPLETED, or returns a [*NoResultError]: see

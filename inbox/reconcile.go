@@ -43,7 +43,8 @@ const maxReconcileErrors = 3
 //   - A check in progress is read again later.
 //   - A check that is not found ends with [StatusLost] once no callback can arrive any more:
 //     five minutes after its TTL, or a quarter of an hour after Plan if its ID is not known. It is
-//     never assumed to be EXPIRED.
+//     never assumed to be EXPIRED. If client has [idverify.WithLiveOnly], a check of a sandbox
+//     project whose ID is not known counts as not found.
 //
 // Reconcile returns when it has read the entries that were due when it was called, or ctx ends. The
 // product whose entries wait longest comes first. An entry whose read fails, or whose result cannot
@@ -266,6 +267,9 @@ func findWith[T any](ctx context.Context, e *Entry, get func(context.Context, st
 		return convert(check), nil
 	}
 	checks, err := search(ctx, e.Reference)
+	if errors.Is(err, idverify.ErrSandbox) {
+		return nil, nil // the client accepts only live checks: the check ends as LOST
+	}
 	if err != nil {
 		return nil, err
 	}

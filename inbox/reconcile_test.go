@@ -186,6 +186,31 @@ func TestInbox_ReconcileNeverCreated(t *testing.T) {
 	}
 }
 
+func TestInbox_ReconcileLiveOnly(t *testing.T) {
+	t.Parallel()
+	for _, d := range databases {
+		t.Run(d.name, func(t *testing.T) {
+			t.Parallel()
+			for product, create := range createMethods {
+				b := newWorkBackend(t, d, nil)
+				b.client = b.service.Client(idverify.WithLiveOnly())
+				b.plan(t, product, "sign-up 1")
+				b.service.Inject(sandboxfake.Match{Operation: string(product) + ".create"}, sandboxfake.Fault{Drop: true})
+
+				_, err := create(t.Context(), b.inbox, b.client, matching, "sign-up 1")
+				b.reconcileUntilEnded(t, "sign-up 1")
+
+				if !errors.Is(err, idverify.ErrOutcomeUnknown) {
+					t.Fatalf("%s: error = %v, want ErrOutcomeUnknown", product, err)
+				}
+				if e := b.get(t, "sign-up 1"); e.Status != inbox.StatusLost || e.CheckID != "" || e.Match != idverify.VerdictUnknown || e.NoSIMChange != idverify.VerdictUnknown {
+					t.Errorf("%s: entry = %+v, want StatusLost: the result of a sandbox project proves nothing", product, e)
+				}
+			}
+		})
+	}
+}
+
 // TestInbox_ReconcileRaces changes the entry after the service has responded to Reconcile and
 // before Reconcile stores the result.
 func TestInbox_ReconcileRaces(t *testing.T) {
