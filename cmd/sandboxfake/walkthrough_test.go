@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/idverify/idverify-go/conformance"
+	"github.com/idverify/idverify-go/internal/conformance"
 	"github.com/idverify/idverify-go/internal/tooltest"
 )
 

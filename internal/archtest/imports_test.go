@@ -51,7 +51,7 @@ var importRules = []importRule{
 	{pkg: "cmd/sandboxfake/internal/inspector", local: "internal/timeline", external: "rsc.io/qr"},
 	{pkg: "cmd/sandboxfake", local: "internal/atomicfile signature . sandboxfake cmd/sandboxfake/internal/inspector", external: "rsc.io/qr"},
 	{pkg: "receivertest", local: "internal/attack"},
-	{pkg: "conformance", local: ". receivertest"},
+	{pkg: "internal/conformance", local: ". receivertest"},
 	{pkg: "cmd/idverify", local: "internal/atomicfile signature . sandboxfake receivertest", external: "golang.org/x/term"},
 	{pkg: "examples/passwordless", local: "checkflow sandboxfake examples/passwordless/internal/signin"},
 	{pkg: "examples/passwordless/internal/signin", local: ". checkflow"},

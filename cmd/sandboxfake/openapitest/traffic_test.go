@@ -180,7 +180,7 @@ func TestService_DescribesTraffic(t *testing.T) {
 	requests := newValidator(t, document, config.WithStandardBodyDecoders())
 	responses := newValidator(t, withoutOtherMembers(t, document))
 	exchanges := record(t, []recorded{
-		{"conformance", []string{"test", "-count=1", "-run", "^TestRun_Fake(InMemory|OverLoopback)$", "./conformance"}, 300},
+		{"conformance", []string{"test", "-count=1", "-run", "^TestRun_Fake(InMemory|OverLoopback)$", "./internal/conformance"}, 300},
 		{"fuzz", []string{"test", "-count=1", "-run", "^Fuzz", "./sandboxfake"}, 200},
 		{"quickstart", []string{"run", "./examples/quickstart"}, 20},
 		{"reachability", []string{"run", "./examples/reachability"}, 5},

@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/idverify/idverify-go/conformance"
+	"github.com/idverify/idverify-go/internal/conformance"
 	"github.com/idverify/idverify-go/sandboxfake"
 )
 

@@ -24,5 +24,5 @@
 //	IDVERIFY_RECEIVER_URL              optional: the public URL of the receiver
 //	IDVERIFY_RECEIVER_ADDR             the address to listen on, 127.0.0.1:8080 by default
 //
-//	go test ./conformance -run TestRun_LiveService -v
+//	go test ./internal/conformance -run TestRun_LiveService -v
 package conformance

@@ -20,7 +20,7 @@ import (
 	"time"
 
 	"github.com/idverify/idverify-go"
-	"github.com/idverify/idverify-go/conformance"
+	"github.com/idverify/idverify-go/internal/conformance"
 	"github.com/idverify/idverify-go/internal/synctest"
 	"github.com/idverify/idverify-go/receivertest"
 	"github.com/idverify/idverify-go/sandboxfake"
@@ -132,7 +132,7 @@ func loopback(t *testing.T) func(http.Handler) string {
 func TestRun_FakeProgram(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "sandboxfake")
-	if output, err := exec.CommandContext(t.Context(), "go", "build", "-o", path, "../cmd/sandboxfake").CombinedOutput(); err != nil {
+	if output, err := exec.CommandContext(t.Context(), "go", "build", "-o", path, "../../cmd/sandboxfake").CombinedOutput(); err != nil {
 		t.Fatalf("build sandboxfake: %v\n%s", err, output)
 	}
 	program := exec.CommandContext(t.Context(), path, "-json", "-quiet")

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/idverify/idverify-go"
-	"github.com/idverify/idverify-go/conformance"
+	"github.com/idverify/idverify-go/internal/conformance"
 )
 
 // staticTransport returns the same response to every request.
