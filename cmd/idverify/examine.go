@@ -1,29 +1,23 @@
 package main
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
 	"flag"
 	"fmt"
-	"io"
-	"io/fs"
 	"maps"
 	"net"
 	"net/http"
 	"net/netip"
 	"net/textproto"
 	"net/url"
-	"os"
 	"path"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
-	"github.com/idverify/idverify-go/internal/atomicfile"
 	"github.com/idverify/idverify-go/receivertest"
 )
 
@@ -43,7 +37,7 @@ func examine(ctx context.Context, p *program, args []string) int {
 		return e.misused("examine", err)
 	}
 	if e.list {
-		e.printRules()
+		e.printRules(e.rules())
 		return exitOK
 	}
 	if err := e.requireLocal(ctx); err != nil {
@@ -52,30 +46,21 @@ func examine(ctx context.Context, p *program, args []string) int {
 	return e.run(ctx)
 }
 
-// unable prints an error that ends the command.
-func (e *examination) unable(err error) int {
-	fmt.Fprintf(e.stderr, "idverify: examine: %v\n", err)
-	return exitError
-}
-
 // run examines the receiver and writes the report.
 func (e *examination) run(ctx context.Context) int {
-	if e.output != "" {
-		// An examination takes minutes, so a wrong path must not lose its report.
-		if err := checkReportFile(e.output); err != nil {
-			return e.unable(fmt.Errorf("write the report: %w", err))
-		}
+	if err := e.report.prepare(); err != nil {
+		return e.unable("examine", err)
 	}
 	receiver, err := e.newReceiver()
 	if err != nil {
-		return e.unable(err)
+		return e.unable("examine", err)
 	}
 	if err := receiver.Validate(); err != nil {
 		return e.misused("examine", forCommand(err))
 	}
 	server, err := serveKeys(keyServerConfig{addr: e.keys, names: e.keysNames, plain: e.keysHTTP, caFile: e.caFile, now: time.Now()}, receiver.Keys)
 	if err != nil {
-		return e.unable(err)
+		return e.unable("examine", err)
 	}
 	defer server.close()
 	e.announce(server)
@@ -84,7 +69,7 @@ func (e *examination) run(ctx context.Context) int {
 	connected, err := waitFor(ctx, e.target.addresses(), e.timeout, progress)
 	progress.clear()
 	if err != nil {
-		return e.unable(err)
+		return e.unable("examine", err)
 	}
 	if !e.remote {
 		// Another lookup of the host could return another machine.
@@ -95,12 +80,12 @@ func (e *examination) run(ctx context.Context) int {
 	progress.clear()
 	switch {
 	case err != nil && len(report.Findings) == 0:
-		return e.unable(forCommand(err))
+		return e.unable("examine", forCommand(err))
 	case err != nil:
 		fmt.Fprintf(e.stderr, "The examination ended early: %v\n", forCommand(err))
 	}
-	if err := e.write(withHandshakes(report, server.untrusted())); err != nil {
-		return e.unable(fmt.Errorf("write the report: %w", err))
+	if err := e.writeReport(e.report, withHandshakes(report, server.untrusted())); err != nil {
+		return e.unable("examine", fmt.Errorf("write the report: %w", err))
 	}
 	switch {
 	case err != nil:
@@ -161,13 +146,11 @@ type examination struct {
 	caFile    string
 
 	// The rules and the report.
-	strict      bool
-	only        stringList
-	fail        string
-	list        bool
-	json, junit bool
-	verbose     bool
-	output      string
+	strict bool
+	only   stringList
+	fail   string
+	list   bool
+	report reportFlags
 }
 
 // hexDigest is the default of -digest.
@@ -197,14 +180,8 @@ func (e *examination) define(flags *flag.FlagSet) {
 	flags.Var(&e.only, "only", "examine only this `rule`, or those of a pattern such as 'callback/key-*'; repeatable")
 	flags.StringVar(&e.fail, "fail", string(receivertest.SeverityLow), "lowest `severity` that makes the exit code 1: critical, high, medium or low")
 	flags.BoolVar(&e.list, "list", false, "print the rules with their severities and reasons, and examine nothing")
-	flags.BoolVar(&e.json, "json", false, "print one JSON document")
-	flags.BoolVar(&e.junit, "junit", false, "print one XML document in the format of JUnit")
-	flags.BoolVar(&e.verbose, "v", false, "list all rules, also those that passed")
-	flags.StringVar(&e.output, "o", "", "write the report to this `path`; by default to stdout")
+	e.report.define(flags)
 }
-
-// severities are the severities of rules, from the most severe.
-var severities = []receivertest.Severity{receivertest.SeverityCritical, receivertest.SeverityHigh, receivertest.SeverityMedium, receivertest.SeverityLow}
 
 // atLeast reports whether s is as severe as lowest, or more.
 func atLeast(s receivertest.Severity, lowest string) bool {
@@ -229,10 +206,11 @@ func (e *examination) check(arguments []string, given map[string]bool) error {
 		return errors.New("-digest must be hex or base64")
 	case !slices.Contains(severities, receivertest.Severity(e.fail)):
 		return errors.New("-fail must be critical, high, medium or low")
-	case e.json && e.junit || e.verbose && (e.json || e.junit):
-		return errors.New("only one of -json, -junit and -v is possible")
 	case e.timeout < 0:
 		return errors.New("-timeout must not be negative")
+	}
+	if err := e.report.check(); err != nil {
+		return err
 	}
 	for _, pattern := range e.only {
 		if err := e.checkPattern(pattern); err != nil {
@@ -448,115 +426,6 @@ func (e *examination) newReceiver() (r receivertest.Receiver, err error) {
 	return r, err
 }
 
-// write writes the report to -o, or to stdout. If that fails, it prints the report to stderr.
-func (e *examination) write(report receivertest.Report) error {
-	var text bytes.Buffer
-	var err error
-	switch {
-	case e.json:
-		err = report.WriteJSON(&text)
-	case e.junit:
-		err = report.WriteJUnit(&text)
-	default:
-		err = report.WriteText(&text, e.verbose)
-	}
-	switch {
-	case err != nil:
-	case e.output == "":
-		_, err = e.stdout.Write(text.Bytes())
-	default:
-		err = writeReport(e.output, text.Bytes())
-	}
-	switch {
-	case err != nil:
-		_ = report.WriteText(e.stderr, e.verbose)
-	case e.output != "" || e.json || e.junit:
-		e.summarize(report)
-	}
-	return err
-}
-
-// reportFile returns the path of the file that a report at path replaces. It follows symbolic
-// links. special reports whether the file is a device or a pipe, which is written and not replaced.
-func reportFile(path string) (file string, special bool, err error) {
-	info, err := os.Stat(path)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return path, false, nil
-	case err != nil:
-		return "", false, err
-	case info.IsDir():
-		return "", false, &fs.PathError{Op: "write", Path: path, Err: errors.New("is a directory")}
-	case !info.Mode().IsRegular():
-		return path, true, nil
-	}
-	file, err = filepath.EvalSymlinks(path)
-	return file, false, err
-}
-
-// checkReportFile returns an error if a report cannot be written to path. It leaves an existing
-// file unchanged.
-func checkReportFile(path string) error {
-	file, special, err := reportFile(path)
-	if err != nil || special {
-		return err
-	}
-	f, err := os.CreateTemp(filepath.Dir(file), ".idverify-*")
-	if err != nil {
-		return err
-	}
-	return errors.Join(f.Close(), os.Remove(f.Name()))
-}
-
-// writeReport writes a report to path.
-func writeReport(path string, content []byte) error {
-	file, special, err := reportFile(path)
-	if err != nil {
-		return err
-	}
-	if special {
-		f, err := os.OpenFile(file, os.O_WRONLY, 0)
-		if err != nil {
-			return err
-		}
-		_, err = f.Write(content)
-		return errors.Join(err, f.Close())
-	}
-	return atomicfile.Replace(file, content)
-}
-
-// summarize prints the failed rules and the number of all on stderr.
-func (e *examination) summarize(report receivertest.Report) {
-	counts, severe := make(map[receivertest.Result]int), make(map[receivertest.Severity]int)
-	for _, f := range report.Findings {
-		counts[f.Result]++
-		if f.Result == receivertest.ResultFail {
-			severe[f.Severity]++
-		}
-	}
-	for _, f := range report.Failed() {
-		fmt.Fprintf(e.stderr, "FAIL  %s (%s, %s)\n", clean(f.Detail, lineLength), f.Rule, f.Severity)
-	}
-	var numbers []string
-	for _, s := range severities {
-		if severe[s] > 0 {
-			numbers = append(numbers, fmt.Sprintf("%d %s", severe[s], s))
-		}
-	}
-	failed := fmt.Sprintf("%d failed", counts[receivertest.ResultFail])
-	if len(numbers) > 0 {
-		failed += " (" + strings.Join(numbers, ", ") + ")"
-	}
-	fmt.Fprintf(e.stderr, "%d passed, %s, %d not applicable\n", counts[receivertest.ResultPass], failed, counts[receivertest.ResultNotApplicable])
-}
-
-// printRules prints the rules of an examination.
-func (e *examination) printRules() {
-	for _, rule := range e.rules() {
-		fmt.Fprintf(e.stdout, "%s (%s)\n    %s.\n    %s\n", rule.Name, rule.Severity, strings.TrimSuffix(rule.Title, "."), rule.Reason)
-	}
-}
-
 // withHandshakes replaces the cause that the receiver has not requested the key set, if it has
 // connected to the key server but not trusted its certificate.
 func withHandshakes(report receivertest.Report, untrusted int) receivertest.Report {
@@ -571,50 +440,6 @@ func withHandshakes(report receivertest.Report, untrusted int) receivertest.Repo
 		}
 	}
 	return report
-}
-
-// progress shows the progress of a command: on a terminal as one line that changes, elsewhere as a
-// few lines.
-type progress struct {
-	w        io.Writer
-	terminal bool
-	shown    int // tenths of the rules, on other outputs than terminals
-}
-
-func newProgress(w io.Writer) *progress {
-	return &progress{w: w, terminal: isTerminal(w)}
-}
-
-// The control sequence erases the rest of the line.
-const eraseLine = "\r\x1b[K"
-
-// rule shows that done rules of total are examined, and that rule is next. It is a
-// receivertest.Receiver.Progress.
-func (p *progress) rule(done, total int, rule string) {
-	switch tenths := 10 * done / max(total, 1); {
-	case p.terminal:
-		fmt.Fprintf(p.w, "%sexamined %d of %d rules: %s", eraseLine, done, total, rule)
-	case tenths > p.shown:
-		p.shown = tenths
-		fmt.Fprintf(p.w, "examined %d of %d rules\n", done, total)
-	}
-}
-
-// waiting shows that the command waits for the receiver. first is false if that was shown before.
-func (p *progress) waiting(first bool, left time.Duration) {
-	switch left := seconds(left.Round(time.Second)); {
-	case p.terminal:
-		fmt.Fprintf(p.w, "%swaiting until the receiver listens, for %s", eraseLine, left)
-	case first:
-		fmt.Fprintf(p.w, "waiting until the receiver listens, for at most %s\n", left)
-	}
-}
-
-// clear removes the line from a terminal.
-func (p *progress) clear() {
-	if p.terminal {
-		fmt.Fprint(p.w, eraseLine)
-	}
 }
 
 // connectInterval is the time between two connections to a receiver that does not listen.

@@ -6,10 +6,13 @@ import (
 	"crypto/tls"
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
+	"io/fs"
 	"net/http"
 	"os"
+	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
@@ -22,6 +25,8 @@ import (
 	"golang.org/x/term"
 
 	"github.com/idverify/idverify-go"
+	"github.com/idverify/idverify-go/internal/atomicfile"
+	"github.com/idverify/idverify-go/receivertest"
 )
 
 // clean returns s for a terminal. Values of the service are untrusted: characters that a terminal
@@ -193,6 +198,203 @@ func (t *table) flush() {
 	t.aligned.Reset()
 }
 
+// severities are the severities of rules, from the most severe.
+var severities = []receivertest.Severity{receivertest.SeverityCritical, receivertest.SeverityHigh, receivertest.SeverityMedium, receivertest.SeverityLow}
+
+// reportFlags are the flags of a command that writes a report.
+type reportFlags struct {
+	json, junit, verbose bool
+	output               string
+}
+
+func (f *reportFlags) define(flags *flag.FlagSet) {
+	flags.BoolVar(&f.json, "json", false, "print one JSON document")
+	flags.BoolVar(&f.junit, "junit", false, "print one XML document in the format of JUnit")
+	flags.BoolVar(&f.verbose, "v", false, "list all rules, also those that passed")
+	flags.StringVar(&f.output, "o", "", "write the report to this `path`; by default to stdout")
+}
+
+// check verifies that at most one format is selected.
+func (f *reportFlags) check() error {
+	if f.json && f.junit || f.verbose && (f.json || f.junit) {
+		return errors.New("only one of -json, -junit and -v is possible")
+	}
+	return nil
+}
+
+// prepare returns an error if the report cannot be written. A command that takes minutes calls it
+// first, so that a wrong path does not lose the report.
+func (f *reportFlags) prepare() error {
+	if f.output == "" {
+		return nil
+	}
+	if err := checkReportFile(f.output); err != nil {
+		return fmt.Errorf("write the report: %w", err)
+	}
+	return nil
+}
+
+// writeReport writes a report to -o, or to stdout. If that fails, it prints the report to stderr.
+func (p *program) writeReport(f reportFlags, report receivertest.Report) error {
+	var text bytes.Buffer
+	var err error
+	switch {
+	case f.json:
+		err = report.WriteJSON(&text)
+	case f.junit:
+		err = report.WriteJUnit(&text)
+	default:
+		err = report.WriteText(&text, f.verbose)
+	}
+	switch {
+	case err != nil:
+	case f.output == "":
+		_, err = p.stdout.Write(text.Bytes())
+	default:
+		err = writeReportFile(f.output, text.Bytes())
+	}
+	switch {
+	case err != nil:
+		_ = report.WriteText(p.stderr, f.verbose)
+	case f.output != "" || f.json || f.junit:
+		p.summarize(report)
+	}
+	return err
+}
+
+// reportFile returns the path of the file that a report at path replaces. It follows symbolic
+// links. special reports whether the file is a device or a pipe, which is written and not replaced.
+func reportFile(path string) (file string, special bool, err error) {
+	info, err := os.Stat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return path, false, nil
+	case err != nil:
+		return "", false, err
+	case info.IsDir():
+		return "", false, &fs.PathError{Op: "write", Path: path, Err: errors.New("is a directory")}
+	case !info.Mode().IsRegular():
+		return path, true, nil
+	}
+	file, err = filepath.EvalSymlinks(path)
+	return file, false, err
+}
+
+// checkReportFile returns an error if a report cannot be written to path. It leaves an existing
+// file unchanged.
+func checkReportFile(path string) error {
+	file, special, err := reportFile(path)
+	if err != nil || special {
+		return err
+	}
+	f, err := os.CreateTemp(filepath.Dir(file), ".idverify-*")
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Close(), os.Remove(f.Name()))
+}
+
+// writeReportFile writes a report to path.
+func writeReportFile(path string, content []byte) error {
+	file, special, err := reportFile(path)
+	if err != nil {
+		return err
+	}
+	if special {
+		f, err := os.OpenFile(file, os.O_WRONLY, 0)
+		if err != nil {
+			return err
+		}
+		_, err = f.Write(content)
+		return errors.Join(err, f.Close())
+	}
+	return atomicfile.Replace(file, content)
+}
+
+// summarize prints the failed rules and the number of all on stderr.
+func (p *program) summarize(report receivertest.Report) {
+	counts, severe := make(map[receivertest.Result]int), make(map[receivertest.Severity]int)
+	for _, f := range report.Findings {
+		counts[f.Result]++
+		if f.Result == receivertest.ResultFail {
+			severe[f.Severity]++
+		}
+	}
+	for _, f := range report.Failed() {
+		name := f.Rule
+		if f.Severity != "" {
+			name += ", " + string(f.Severity)
+		}
+		fmt.Fprintf(p.stderr, "FAIL  %s (%s)\n", clean(f.Detail, lineLength), name)
+	}
+	var numbers []string
+	for _, s := range severities {
+		if severe[s] > 0 {
+			numbers = append(numbers, fmt.Sprintf("%d %s", severe[s], s))
+		}
+	}
+	failed := fmt.Sprintf("%d failed", counts[receivertest.ResultFail])
+	if len(numbers) > 0 {
+		failed += " (" + strings.Join(numbers, ", ") + ")"
+	}
+	fmt.Fprintf(p.stderr, "%d passed, %s, %d not applicable\n", counts[receivertest.ResultPass], failed, counts[receivertest.ResultNotApplicable])
+}
+
+// printRules prints rules, with their severities if they have any.
+func (p *program) printRules(rules []receivertest.Rule) {
+	for _, rule := range rules {
+		name := rule.Name
+		if rule.Severity != "" {
+			name += fmt.Sprintf(" (%s)", rule.Severity)
+		}
+		fmt.Fprintf(p.stdout, "%s\n    %s.\n    %s\n", name, strings.TrimSuffix(rule.Title, "."), rule.Reason)
+	}
+}
+
+// progress shows the progress of a command: on a terminal as one line that changes, elsewhere as a
+// few lines.
+type progress struct {
+	w        io.Writer
+	terminal bool
+	shown    int // tenths of the rules, on other outputs than terminals
+}
+
+func newProgress(w io.Writer) *progress {
+	return &progress{w: w, terminal: isTerminal(w)}
+}
+
+// The control sequence erases the rest of the line.
+const eraseLine = "\r\x1b[K"
+
+// rule shows that done rules of total are examined, and that rule is next. It is a
+// receivertest.Receiver.Progress.
+func (p *progress) rule(done, total int, rule string) {
+	switch tenths := 10 * done / max(total, 1); {
+	case p.terminal:
+		fmt.Fprintf(p.w, "%sexamined %d of %d rules: %s", eraseLine, done, total, rule)
+	case tenths > p.shown:
+		p.shown = tenths
+		fmt.Fprintf(p.w, "examined %d of %d rules\n", done, total)
+	}
+}
+
+// waiting shows that the command waits for the receiver. first is false if that was shown before.
+func (p *progress) waiting(first bool, left time.Duration) {
+	switch left := seconds(left.Round(time.Second)); {
+	case p.terminal:
+		fmt.Fprintf(p.w, "%swaiting until the receiver listens, for %s", eraseLine, left)
+	case first:
+		fmt.Fprintf(p.w, "waiting until the receiver listens, for at most %s\n", left)
+	}
+}
+
+// clear removes the line from a terminal.
+func (p *progress) clear() {
+	if p.terminal {
+		fmt.Fprint(p.w, eraseLine)
+	}
+}
+
 // seconds returns a duration for people.
 func seconds(d time.Duration) string {
 	return strconv.FormatFloat(d.Round(100*time.Microsecond).Seconds(), 'f', -1, 64) + " s"
@@ -234,6 +436,12 @@ func (p *program) fail(err error, next ...string) int {
 		fmt.Fprintln(p.stderr, "See:  "+docsURL+"errors.md#"+a.section)
 	}
 	return a.code
+}
+
+// unable prints an error that ends a command.
+func (p *program) unable(command string, err error) int {
+	fmt.Fprintf(p.stderr, "idverify: %s: %v\n", command, err)
+	return exitError
 }
 
 // connectionHint returns what to change if the server was not reached or not trusted, or "". source
