@@ -22,7 +22,7 @@ type Kind string
 const (
 	KindCallback Kind = "callback" // POST requests of the service, with the result of a check
 	KindRedirect Kind = "redirect" // GET requests of devices that return from a Check URL
-	KindService  Kind = "service"  // the service, in reports of package conformance only
+	KindService  Kind = "service"  // the service, in reports of "idverify conform" only
 )
 
 // Receiver describes the receiver to examine. Keys and URL are required. Set Kind to KindRedirect

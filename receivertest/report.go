@@ -17,7 +17,7 @@ import (
 // Report is the result of an examination. It contains no values of Receiver.Header.
 type Report struct {
 	Kind     Kind          `json:"kind"`
-	URL      string        `json:"url"` // Receiver.URL
+	URL      string        `json:"url"` // Receiver.URL, or the base URL of the service
 	Started  time.Time     `json:"started"`
 	Duration time.Duration `json:"-"` // WriteJSON writes it as duration_seconds
 
@@ -28,7 +28,7 @@ type Report struct {
 // Finding is the result of a rule.
 type Finding struct {
 	Rule     string   `json:"rule"`   // for example "callback/changed-match"; stable
-	Title    string   `json:"title"`  // what the receiver must do
+	Title    string   `json:"title"`  // what the receiver or service must do
 	Reason   string   `json:"reason"` // why
 	Severity Severity `json:"severity,omitempty"`
 	Result   Result   `json:"result"`

@@ -31,12 +31,12 @@ func (r *run) awaitCallback(ctx context.Context, p product, suffix string) (m *m
 	return m, check, box.url, err
 }
 
-// requireCallback returns a PhoneCheck callback for an expectation that inspects its contents. If
-// none arrives, the error is blocked{callbackExpectation}.
+// requireCallback returns a PhoneCheck callback for a rule that inspects its contents. If
+// none arrives, the error is blocked{callbackRule}.
 func (r *run) requireCallback(ctx context.Context) (m *message, check object, target string, err error) {
 	m, check, target, err = r.awaitCallback(ctx, phoneCheck, "02")
 	if err != nil && !errors.Is(err, errCharged) {
-		err = blocked{callbackExpectation}
+		err = blocked{callbackRule}
 	}
 	return m, check, target, err
 }
@@ -47,7 +47,7 @@ func (r *run) sendsCallback(ctx context.Context) error {
 		return err
 	}
 	if m.method != http.MethodPost {
-		return fmt.Errorf("method is %s, want POST", redact(m.method))
+		return fmt.Errorf("method is %s, want POST", describe(m.method))
 	}
 	return nil
 }
@@ -93,7 +93,7 @@ func (r *run) callbackHeaders(ctx context.Context) error {
 		return errors.New("Content-Length is missing or does not match the body")
 	}
 	if kind := m.header.Get(callbackHeader); kind != phoneCheck.scope {
-		return fmt.Errorf("%s is %s, want %q", callbackHeader, redact(kind), phoneCheck.scope)
+		return fmt.Errorf("%s is %s, want %q", callbackHeader, describe(kind), phoneCheck.scope)
 	}
 	return nil
 }
@@ -122,7 +122,7 @@ func callbackOf(p product, suffix string, want object) func(*run, context.Contex
 			return err
 		}
 		if kind := m.header.Get(callbackHeader); kind != p.scope {
-			return fmt.Errorf("%s is %s, want %q", callbackHeader, redact(kind), p.scope)
+			return fmt.Errorf("%s is %s, want %q", callbackHeader, describe(kind), p.scope)
 		}
 		return validatePayload(m, check, want)
 	}
@@ -145,7 +145,7 @@ func attempts(status, atLeast, atMost int) func(*run, context.Context) error {
 			return err
 		}
 		if _, err := box.first(ctx, r.config.Patience); err != nil {
-			return blocked{callbackExpectation}
+			return blocked{callbackRule}
 		}
 		if err := r.advance(ctx, retryWindow); err != nil {
 			return err
@@ -193,7 +193,7 @@ func (r *run) expires(ctx context.Context) error {
 	return err
 }
 
-// Receiver receives the service's callbacks. Serve it at its public URL; each expectation uses its
+// Receiver receives the service's callbacks. Serve it at its public URL; each rule uses its
 // own path below that. It is safe for concurrent use and may serve several runs.
 type Receiver struct {
 	publicURL string
@@ -211,12 +211,12 @@ const maxCallback = 1 << 20
 func NewReceiver(publicURL string) (*Receiver, error) {
 	u, err := url.Parse(publicURL)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
-		return nil, errors.New("conformance: new receiver: public URL must be an absolute http or https URL without userinfo, query or fragment")
+		return nil, errors.New("conformance: new receiver: the public URL must be an absolute http or https URL without userinfo, query or fragment")
 	}
 	return &Receiver{publicURL: strings.TrimSuffix(publicURL, "/"), inboxes: make(map[string]*inbox)}, nil
 }
 
-// ServeHTTP records a callback and responds with the status that its expectation requires.
+// ServeHTTP records a callback and responds with the status that its rule requires.
 func (r *Receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	r.mu.Lock()
 	box := r.inboxes[path.Base(req.URL.Path)]
@@ -246,7 +246,7 @@ type message struct {
 	body   []byte
 }
 
-// inbox receives the callbacks of one expectation.
+// inbox receives the callbacks of one rule.
 type inbox struct {
 	receiver *Receiver
 	name     string

@@ -84,12 +84,12 @@ func (o object) validateCheck() error {
 	return nil
 }
 
-// start creates a check for an expectation about a later step. If a PhoneCheck cannot be created,
-// the error is blocked{phoneCheckExpectation}.
+// start creates a check for a rule about a later step. If a PhoneCheck cannot be created,
+// the error is blocked{phoneCheckRule}.
 func (r *run) start(ctx context.Context, p product, suffix, callbackURL string) (object, error) {
 	check, err := r.create(ctx, p, checkBody(phoneNumber(suffix), callbackURL, ""))
 	if err != nil && p == phoneCheck && !errors.Is(err, errCharged) {
-		return nil, blocked{phoneCheckExpectation}
+		return nil, blocked{phoneCheckRule}
 	}
 	return check, err
 }
@@ -268,7 +268,7 @@ func notStored(p product, suffixes ...string) func(*run, context.Context) error 
 				return err
 			}
 			if end != nil {
-				return fmt.Errorf("number ending in %s: the check can still be read (status %v)", suffix, redact(end["status"]))
+				return fmt.Errorf("number ending in %s: the check can still be read (status %v)", suffix, describe(end["status"]))
 			}
 			listed, err := r.listed(ctx, p, check)
 			if err != nil {
@@ -391,12 +391,12 @@ func (r *run) redirectsDevice(ctx context.Context) error {
 	return nil
 }
 
-// requireRedirect returns a redirect for an expectation that inspects its contents. If there is
-// none, the error is blocked{redirectExpectation}.
+// requireRedirect returns a redirect for a rule that inspects its contents. If there is
+// none, the error is blocked{redirectRule}.
 func (r *run) requireRedirect(ctx context.Context, suffix string) (check object, location string, err error) {
 	check, location, err = r.openRedirect(ctx, suffix)
 	if err != nil && !errors.Is(err, errCharged) {
-		err = blocked{redirectExpectation}
+		err = blocked{redirectRule}
 	}
 	return check, location, err
 }
@@ -408,7 +408,7 @@ func (r *run) redirectSignature(ctx context.Context) error {
 	}
 	target, header, date, err := splitRedirect(location)
 	if err != nil {
-		return blocked{redirectExpectation}
+		return blocked{redirectRule}
 	}
 	a, err := parseAuthorization(header)
 	if err != nil {
@@ -434,7 +434,7 @@ func (r *run) exchange(ctx context.Context) error {
 		}
 		u, err := url.Parse(location)
 		if err != nil {
-			return blocked{redirectExpectation}
+			return blocked{redirectRule}
 		}
 		path := phoneCheckV2.path + "/" + url.PathEscape(check["check_id"].(string))
 		patch := `[{"op":"add","path":"/code","value":"` + u.Query().Get("code") + `"}]`

@@ -1,21 +1,13 @@
 package conformance_test
 
 import (
-	"bufio"
 	"context"
-	"crypto/tls"
-	"crypto/x509"
-	"encoding/json"
-	"fmt"
-	"io"
-	"net"
+	"errors"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -47,18 +39,16 @@ func text(t *testing.T, report receivertest.Report) string {
 	return b.String()
 }
 
-// failedNumbers returns the numbers of the expectations that failed.
-func failedNumbers(report receivertest.Report) []int {
-	var failed []int
-	for i, f := range report.Findings {
-		if f.Result == receivertest.ResultFail {
-			failed = append(failed, i+1)
-		}
+// failedRules returns the names of the rules that failed.
+func failedRules(report receivertest.Report) []string {
+	var failed []string
+	for _, f := range report.Failed() {
+		failed = append(failed, f.Rule)
 	}
 	return failed
 }
 
-// allHeld reports an error for each expectation that failed or was not run.
+// allHeld reports an error for each rule that failed or is not applicable.
 func allHeld(t *testing.T, report receivertest.Report) {
 	t.Helper()
 	for _, f := range report.Findings {
@@ -98,9 +88,16 @@ func receiver(t *testing.T, serve func(http.Handler) string) *conformance.Receiv
 func TestRun_FakeInMemory(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		_, config := inMemory(t)
+		srv, config := inMemory(t)
 
 		allHeld(t, run(t, config))
+
+		if n := countRequests(srv, "_check.create"); n != conformance.Checks {
+			t.Errorf("the suite created %d checks, want %d as documented", n, conformance.Checks)
+		}
+		if n := countRequests(srv, "projects.delete"); n != conformance.Projects || n != countRequests(srv, "projects.create") {
+			t.Errorf("the suite deleted %d projects, want %d as documented, and all that it created", n, conformance.Projects)
+		}
 	})
 }
 
@@ -129,120 +126,6 @@ func loopback(t *testing.T) func(http.Handler) string {
 	}
 }
 
-func TestRun_FakeProgram(t *testing.T) {
-	t.Parallel()
-	path := filepath.Join(t.TempDir(), "sandboxfake")
-	if output, err := exec.CommandContext(t.Context(), "go", "build", "-o", path, "../../cmd/sandboxfake").CombinedOutput(); err != nil {
-		t.Fatalf("build sandboxfake: %v\n%s", err, output)
-	}
-	program := exec.CommandContext(t.Context(), path, "-json", "-quiet")
-	program.Cancel = func() error { return program.Process.Signal(os.Interrupt) } // lets it remove its CA file
-	stdout, err := program.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := program.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { program.Wait() })
-	line, err := bufio.NewReader(stdout).ReadBytes('\n')
-	if err != nil {
-		t.Fatal(err)
-	}
-	type pair struct {
-		ClientID     string `json:"client_id"`
-		ClientSecret string `json:"client_secret"`
-	}
-	var announced struct {
-		URL                string
-		CAFile             string `json:"ca_file"`
-		ControlToken       string `json:"control_token"`
-		Project, Workspace pair
-	}
-	if err := json.Unmarshal(line, &announced); err != nil {
-		t.Fatal(err)
-	}
-	cert, err := os.ReadFile(announced.CAFile)
-	if err != nil {
-		t.Fatal(err)
-	}
-	roots := x509.NewCertPool()
-	roots.AppendCertsFromPEM(cert)
-	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}}
-	t.Cleanup(transport.CloseIdleConnections)
-	client := &http.Client{Transport: transport}
-	credentials := func(p pair) idverify.Credentials {
-		return idverify.Credentials{ClientID: p.ClientID, ClientSecret: idverify.NewSecret(p.ClientSecret)}
-	}
-
-	report := run(t, conformance.Config{
-		BaseURL:    announced.URL,
-		HTTPClient: client,
-		Project:    credentials(announced.Project),
-		Workspace:  credentials(announced.Workspace),
-		Receiver:   receiver(t, loopback(t)),
-		Advance: func(ctx context.Context, d time.Duration) error {
-			return post(ctx, client, announced.ControlToken, announced.URL+"/_sandbox/advance", fmt.Sprintf(`{"seconds":%v}`, d.Seconds()))
-		},
-	})
-
-	allHeld(t, report)
-}
-
-// post sends a request to the control plane.
-func post(ctx context.Context, client *http.Client, token, url, body string) error {
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, strings.NewReader(body))
-	if err != nil {
-		return err
-	}
-	req.Header.Set("Authorization", "Bearer "+token)
-	req.Header.Set("Content-Type", "application/json")
-	httpResp, err := client.Do(req)
-	if err != nil {
-		return err
-	}
-	defer httpResp.Body.Close()
-	if resp, err := io.ReadAll(httpResp.Body); err != nil || httpResp.StatusCode != http.StatusOK {
-		return fmt.Errorf("%s: %d %s %v", url, httpResp.StatusCode, resp, err)
-	}
-	return nil
-}
-
-// TestRun_LiveService runs the suite against a live service. The package documentation lists the
-// environment variables.
-func TestRun_LiveService(t *testing.T) {
-	base := os.Getenv("IDVERIFY_BASE_URL")
-	if base == "" {
-		t.Skip("set IDVERIFY_BASE_URL, IDVERIFY_CLIENT_ID and IDVERIFY_CLIENT_SECRET to test a live service with a sandbox project")
-	}
-	credentials := func(prefix string) idverify.Credentials {
-		return idverify.Credentials{ClientID: os.Getenv(prefix + "CLIENT_ID"), ClientSecret: idverify.NewSecret(os.Getenv(prefix + "CLIENT_SECRET"))}
-	}
-	config := conformance.Config{BaseURL: base, Project: credentials("IDVERIFY_"), Workspace: credentials("IDVERIFY_WORKSPACE_")}
-	if public := os.Getenv("IDVERIFY_RECEIVER_URL"); public != "" {
-		addr := os.Getenv("IDVERIFY_RECEIVER_ADDR")
-		if addr == "" {
-			addr = "127.0.0.1:8080"
-		}
-		r, err := conformance.NewReceiver(public)
-		if err != nil {
-			t.Fatal(err)
-		}
-		listener, err := net.Listen("tcp", addr)
-		if err != nil {
-			t.Fatal(err)
-		}
-		srv := &httptest.Server{Listener: listener, Config: &http.Server{Handler: r, ReadHeaderTimeout: 10 * time.Second}}
-		srv.Start()
-		t.Cleanup(srv.Close)
-		config.Receiver = r
-	}
-
-	for _, f := range run(t, config).Failed() {
-		t.Errorf("%s: %s (%s)", f.Rule, f.Detail, f.Reason)
-	}
-}
-
 func TestRun_PartialConfig(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -258,14 +141,15 @@ func TestRun_PartialConfig(t *testing.T) {
 			}
 			reasons[f.Detail]++
 		}
+		const workspace = "credentials of the workspace (IDVERIFY_WORKSPACE_CLIENT_ID, IDVERIFY_WORKSPACE_CLIENT_SECRET)"
 		for _, want := range []string{
-			"requires workspace credentials",
-			"requires a receiver for callbacks",
-			"requires a receiver for callbacks and a clock that the suite can advance",
-			"requires workspace credentials and a receiver for callbacks",
+			"requires " + workspace,
+			"requires a receiver of callbacks (-callback-url)",
+			"requires a receiver of callbacks (-callback-url) and a clock that can be moved (-advance-url)",
+			"requires " + workspace + " and a receiver of callbacks (-callback-url)",
 		} {
 			if reasons[want] == 0 {
-				t.Errorf("no expectation has the reason %q; got %v", want, reasons)
+				t.Errorf("no rule has the reason %q; got %v", want, reasons)
 			}
 		}
 	})
@@ -280,17 +164,11 @@ func TestRun_StopsAtChargedCheck(t *testing.T) {
 
 		report := run(t, config)
 
-		var creates int
-		for _, r := range srv.Requests() {
-			if strings.HasSuffix(r.Operation, "_check.create") && r.Status == http.StatusCreated {
-				creates++
-			}
-		}
-		if creates != 1 {
-			t.Errorf("the suite created %d charged checks, want 1", creates)
+		if n := countRequests(srv, "_check.create"); n != 1 {
+			t.Errorf("the suite created %d charged checks, want 1", n)
 		}
 		if failed := report.Failed(); len(failed) != 1 || !strings.Contains(failed[0].Detail, "use a sandbox project") {
-			t.Errorf("failed expectations = %v, want one that asks for a sandbox project", failed)
+			t.Errorf("failed rules = %v, want one that asks for a sandbox project", failed)
 		}
 	})
 }
@@ -309,21 +187,70 @@ func TestRun_WaitsForRateLimit(t *testing.T) {
 func TestRun_CanceledContext(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		_, config := inMemory(t)
+		srv, config := inMemory(t)
 		ctx, cancel := context.WithCancel(t.Context())
-		cancel()
+		config.Progress = func(_, _ int, rule string) {
+			if rule == "service/project-credentials" {
+				cancel()
+			}
+		}
 
 		report, err := conformance.Run(ctx, config)
 
-		if err != nil {
-			t.Fatal(err)
+		if !errors.Is(err, context.Canceled) || len(report.Findings) != len(conformance.Rules())-3 {
+			t.Errorf("%d findings, error %v, want those of the rules before the last three, and context.Canceled", len(report.Findings), err)
 		}
 		for _, f := range report.Findings {
-			if f.Result != receivertest.ResultNotApplicable || f.Detail != "the context ended" {
-				t.Errorf("%s: %s: %s, want not applicable: the context ended", f.Rule, f.Result, f.Detail)
+			if f.Result != receivertest.ResultPass {
+				t.Errorf("%s: %s: %s", f.Rule, f.Result, f.Detail)
 			}
 		}
+		if n := countRequests(srv, "projects.delete"); n != 2 {
+			t.Errorf("%d projects were deleted, want the 2 that were created", n)
+		}
 	})
+}
+
+// countRequests returns the number of successful requests for an operation.
+func countRequests(srv *sandboxfake.Server, operation string) int {
+	n := 0
+	for _, r := range srv.Requests() {
+		if strings.HasSuffix(r.Operation, operation) && r.Status/100 == 2 {
+			n++
+		}
+	}
+	return n
+}
+
+func TestRun_ProjectsNotDeleted(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		srv, config := inMemory(t)
+		srv.Inject(sandboxfake.Match{Operation: "projects.delete"}, sandboxfake.Fault{Status: http.StatusInternalServerError})
+
+		report, err := conformance.Run(t.Context(), config)
+
+		if err == nil || !strings.Contains(err.Error(), "1 of 5 created projects were not deleted") {
+			t.Errorf("error = %v, want one that reports the remaining project", err)
+		}
+		allHeld(t, report)
+	})
+}
+
+func TestRun_Unreachable(t *testing.T) {
+	t.Parallel()
+	srv, config := sandboxfake.New(t), conformance.Config{}
+	config.BaseURL, config.HTTPClient, config.Project = srv.URL(), srv.HTTPClient(), srv.Credentials()
+	srv.Close()
+
+	report, err := conformance.Run(t.Context(), config)
+
+	if !errors.Is(err, syscall.ECONNREFUSED) || len(report.Findings) != 0 {
+		t.Errorf("%d findings, error %v, want ECONNREFUSED", len(report.Findings), err)
+	}
+	if err != nil && strings.Contains(err.Error(), "127.0.0.1") {
+		t.Errorf("the error contains the address: %v", err)
+	}
 }
 
 func TestRun_InvalidConfig(t *testing.T) {
@@ -352,14 +279,14 @@ func TestRun_InvalidConfig(t *testing.T) {
 	}
 }
 
-func TestExpectations_AreComplete(t *testing.T) {
+func TestRules_AreComplete(t *testing.T) {
 	t.Parallel()
-	seen := make(map[string]bool)
-	for i, e := range conformance.Expectations() {
-		if e.Number != i+1 || e.Section == "" || e.Text == "" || seen[e.Text] {
-			t.Errorf("expectation %d: number = %d, section = %q, text = %q, want its number, a section and a unique text", i+1, e.Number, e.Section, e.Text)
+	names, titles := make(map[string]bool), make(map[string]bool)
+	for _, r := range conformance.Rules() {
+		if names[r.Name] || titles[r.Title] || r.Title == "" || !strings.HasPrefix(r.Name, "service/") || !strings.HasPrefix(r.Reason, "docs/protocol.md, section ") {
+			t.Errorf("%+v: want a unique name and title, and a section", r)
 		}
-		seen[e.Text] = true
+		names[r.Name], titles[r.Title] = true, true
 	}
 }
 
@@ -379,32 +306,32 @@ func TestReport_ContainsNoSecrets(t *testing.T) {
 	})
 }
 
-// Each row breaks the fake in one way and lists all expectations that must fail.
+// Each row breaks the fake in one way and lists all rules that must fail.
 func TestRun_DetectsFault(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
 		name      string
 		operation string
 		fault     sandboxfake.Fault
-		failed    []int
+		failed    []string
 	}{
-		{"token response without a token", "token.create", sandboxfake.Fault{Body: `{"token_type":"bearer"}`}, []int{1}},
-		{"token endpoint unavailable", "token.create", sandboxfake.Fault{Status: 500}, []int{1, 2, 3, 4, 9}},
-		{"empty key set", "jwks.get", sandboxfake.Fault{Body: `{"keys":[]}`}, []int{11}},
-		{"truncated key set", "jwks.get", sandboxfake.Fault{Truncate: true}, []int{11}},
-		{"created_at in another format", "phone_check.create", sandboxfake.Fault{Body: `{"check_id":"a","status":"ACCEPTED","charge_amount":0,"charge_currency":"API","created_at":"2020-06-01T16:43:30Z"}`}, []int{12, 15, 43}},
-		{"matching PhoneCheck read as not matching", "phone_check.get", sandboxfake.Fault{Body: `{"check_id":"a","status":"COMPLETED","match":false}`}, []int{16}},
-		{"empty list of PhoneChecks", "phone_check.list", sandboxfake.Fault{Body: `{"_embedded":{"checks":[]}}`}, []int{19}},
-		{"SIMCheck without no_sim_change", "sim_check.create", sandboxfake.Fault{Body: `{"check_id":"a","status":"COMPLETED"}`}, []int{20, 21, 22}},
-		{"SubscriberCheck without a match has no_sim_change", "subscriber_check.get", sandboxfake.Fault{Body: `{"check_id":"a","status":"COMPLETED","match":false,"no_sim_change":true}`}, []int{23, 24, 25}},
-		{"other problem from reachability", "reachability.device_ip", sandboxfake.Fault{Status: 412, Code: "too_many_requests"}, []int{27, 28, 29}},
-		{"lost callbacks", "callback", sandboxfake.Fault{Drop: true}, []int{30, 35, 36, 37, 42, 50}},
-		{"callbacks signed with another key", "callback", sandboxfake.Fault{WrongKey: true}, []int{33, 41}},
-		{"callbacks with a changed body", "callback", sandboxfake.Fault{Body: `{"check_id":"a"}`}, []int{31, 34, 35, 36, 37, 42}},
-		{"truncated callbacks", "callback", sandboxfake.Fault{Truncate: true}, []int{31, 32, 34, 35, 36, 37, 41, 42}},
-		{"redirects signed with another key", "phone_check.open", sandboxfake.Fault{WrongKey: true}, []int{44}},
-		{"code never accepted", "phone_check.complete", sandboxfake.Fault{Status: 404, Code: "check_not_found"}, []int{45}},
-		{"third pair of credentials accepted", "project_credentials.create", sandboxfake.Fault{Status: 201, Body: `{"client_id":"a","client_secret":"b"}`}, []int{48}},
+		{"token response without a token", "token.create", sandboxfake.Fault{Body: `{"token_type":"bearer"}`}, []string{"service/token"}},
+		{"token endpoint unavailable", "token.create", sandboxfake.Fault{Status: 500}, []string{"service/token", "service/wrong-secret", "service/grant-type", "service/scope-required", "service/workspace-scopes"}},
+		{"empty key set", "jwks.get", sandboxfake.Fault{Body: `{"keys":[]}`}, []string{"service/key-set"}},
+		{"truncated key set", "jwks.get", sandboxfake.Fault{Truncate: true}, []string{"service/key-set"}},
+		{"created_at in another format", "phone_check.create", sandboxfake.Fault{Body: `{"check_id":"a","status":"ACCEPTED","charge_amount":0,"charge_currency":"API","created_at":"2020-06-01T16:43:30Z"}`}, []string{"service/phone-check", "service/problems", "service/redirect"}},
+		{"matching PhoneCheck read as not matching", "phone_check.get", sandboxfake.Fault{Body: `{"check_id":"a","status":"COMPLETED","match":false}`}, []string{"service/phone-check-match"}},
+		{"empty list of PhoneChecks", "phone_check.list", sandboxfake.Fault{Body: `{"_embedded":{"checks":[]}}`}, []string{"service/phone-check-list"}},
+		{"SIMCheck without no_sim_change", "sim_check.create", sandboxfake.Fault{Body: `{"check_id":"a","status":"COMPLETED"}`}, []string{"service/sim-check-no-change", "service/sim-check-change", "service/sim-check-error"}},
+		{"SubscriberCheck without a match has no_sim_change", "subscriber_check.get", sandboxfake.Fault{Body: `{"check_id":"a","status":"COMPLETED","match":false,"no_sim_change":true}`}, []string{"service/subscriber-check-match", "service/subscriber-check-sim-change", "service/subscriber-check-no-match"}},
+		{"other problem from reachability", "reachability.device_ip", sandboxfake.Fault{Status: 412, Code: "too_many_requests"}, []string{"service/reachability", "service/reachability-not-mobile", "service/reachability-no-network"}},
+		{"lost callbacks", "callback", sandboxfake.Fault{Drop: true}, []string{"service/callback", "service/callback-error", "service/callback-subscriber-check", "service/callback-subscriber-check-error", "service/expiry", "service/callback-url"}},
+		{"callbacks signed with another key", "callback", sandboxfake.Fault{WrongKey: true}, []string{"service/callback-signature", "service/callback-after-5xx"}},
+		{"callbacks with a changed body", "callback", sandboxfake.Fault{Body: `{"check_id":"a"}`}, []string{"service/callback-payload", "service/callback-digest", "service/callback-error", "service/callback-subscriber-check", "service/callback-subscriber-check-error", "service/expiry"}},
+		{"truncated callbacks", "callback", sandboxfake.Fault{Truncate: true}, []string{"service/callback-payload", "service/callback-headers", "service/callback-digest", "service/callback-error", "service/callback-subscriber-check", "service/callback-subscriber-check-error", "service/callback-after-5xx", "service/expiry"}},
+		{"redirects signed with another key", "phone_check.open", sandboxfake.Fault{WrongKey: true}, []string{"service/redirect-signature"}},
+		{"code never accepted", "phone_check.complete", sandboxfake.Fault{Status: 404, Code: "check_not_found"}, []string{"service/code-exchange"}},
+		{"third pair of credentials accepted", "project_credentials.create", sandboxfake.Fault{Status: 201, Body: `{"client_id":"a","client_secret":"b"}`}, []string{"service/project-credentials"}},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
@@ -414,9 +341,9 @@ func TestRun_DetectsFault(t *testing.T) {
 
 				report := run(t, config)
 
-				failed := failedNumbers(report)
+				failed := failedRules(report)
 				if !slices.Equal(failed, row.failed) {
-					t.Errorf("failed expectations = %v, want %v", failed, row.failed)
+					t.Errorf("failed rules = %v, want %v", failed, row.failed)
 				}
 			})
 		})
@@ -438,9 +365,9 @@ func TestRun_DetectsEndlessRetries(t *testing.T) {
 
 		report := run(t, config)
 
-		failed := failedNumbers(report)
-		if want := []int{38, 39, 40, 41}; !slices.Equal(failed, want) {
-			t.Errorf("failed expectations = %v, want %v", failed, want)
+		failed := failedRules(report)
+		if want := []string{"service/callback-after-2xx", "service/callback-after-3xx", "service/callback-after-4xx", "service/callback-after-5xx"}; !slices.Equal(failed, want) {
+			t.Errorf("failed rules = %v, want %v", failed, want)
 		}
 	})
 }

@@ -15,10 +15,13 @@ import (
 
 const projectsPath = "/console/v0.1/projects"
 
+// projectPrefix begins the names of created projects.
+const projectPrefix = "conformance "
+
 // createProject creates a project and returns it with its path and credentials. The run deletes it
 // at the end.
 func (r *run) createProject(ctx context.Context, mode, callbackURL string) (project object, path string, c idverify.Credentials, err error) {
-	fields := map[string]string{"name": "conformance " + rand.Text(), "mode": mode}
+	fields := map[string]string{"name": projectPrefix + rand.Text(), "mode": mode}
 	if callbackURL != "" {
 		fields["callback_url"] = callbackURL
 	}
@@ -52,12 +55,12 @@ func (r *run) createProject(ctx context.Context, mode, callbackURL string) (proj
 	return project, projectsPath + "/" + url.PathEscape(id), idverify.Credentials{ClientID: clientID, ClientSecret: idverify.NewSecret(secret)}, nil
 }
 
-// requireProject creates a project for an expectation that uses it. If that fails, the error is
-// blocked{projectExpectation}.
+// requireProject creates a project for a rule that uses it. If that fails, the error is
+// blocked{projectRule}.
 func (r *run) requireProject(ctx context.Context, mode, callbackURL string) (path string, c idverify.Credentials, err error) {
 	_, path, c, err = r.createProject(ctx, mode, callbackURL)
 	if err != nil {
-		err = blocked{projectExpectation}
+		err = blocked{projectRule}
 	}
 	return path, c, err
 }

@@ -51,7 +51,7 @@ func unreachable(suffix string, status int, fragment, detail string) func(*run, 
 			return err
 		}
 		if got != fragment {
-			return fmt.Errorf("problem fragment is %s, want %q", redact(got), fragment)
+			return fmt.Errorf("problem fragment is %s, want %q", describe(got), fragment)
 		}
 		o, err := parseObject(resp.body)
 		if err != nil {

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/idverify/idverify-go"
+	"github.com/idverify/idverify-go/internal/redact"
 )
 
 // run is the state of one run. It is not safe for concurrent use.
@@ -28,7 +29,7 @@ type run struct {
 	keys     map[string]*rsa.PublicKey // by key ID; nil until fetched
 	projects []string                  // IDs of the projects to delete at the end
 	charged  bool                      // a check was charged
-	stopped  error                     // why the remaining expectations are not run
+	stopped  error                     // why the remaining rules are not run
 }
 
 func newRun(config Config) (*run, error) {
@@ -43,7 +44,7 @@ func newRun(config Config) (*run, error) {
 	if config.HTTPClient != nil {
 		client = *config.HTTPClient
 	}
-	// The expectations inspect redirects themselves.
+	// The rules inspect redirects themselves.
 	client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	return &run{config: config, client: &client, tokens: make(map[string]string)}, nil
 }
@@ -86,26 +87,34 @@ func (r *run) send(ctx context.Context, method, target, authorization, media str
 	}
 	httpResp, err := r.client.Do(req)
 	if err != nil {
-		return nil, withoutURL(err)
+		return nil, redact.Error(err)
 	}
 	defer httpResp.Body.Close()
 	resp := &response{status: httpResp.StatusCode, header: httpResp.Header}
 	if resp.body, err = io.ReadAll(io.LimitReader(httpResp.Body, maxBody)); err != nil {
-		return nil, fmt.Errorf("truncated response: %w", withoutURL(err))
+		return nil, fmt.Errorf("truncated response: %w", redact.Error(err))
 	}
 	return resp, nil
 }
 
-// withoutURL returns an error that replaces err, an error of net/http. It does not contain the URL,
-// which may contain a code or an address.
-func withoutURL(err error) error {
-	if timeout, ok := errors.AsType[interface {
-		error
-		Timeout() bool
-	}](err); ok && timeout.Timeout() {
-		return errors.New("request timed out")
+// connect returns an error unless the service responds to a request. A response that is truncated
+// or contains an invalid redirect is a response.
+func (r *run) connect(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, r.config.BaseURL+keySetPath, nil)
+	if err != nil {
+		return redact.Error(err)
 	}
-	return errors.New("connection failed or lost")
+	transport := r.client.Transport
+	if transport == nil {
+		transport = http.DefaultTransport
+	}
+	httpResp, err := transport.RoundTrip(req)
+	if err != nil {
+		return redact.Error(err)
+	}
+	return httpResp.Body.Close()
 }
 
 // call sends an API request with a token for scope. It retries after a 429 with a Retry-After of at
@@ -167,7 +176,7 @@ func (r *run) tokenCall(ctx context.Context, c idverify.Credentials, grantType, 
 }
 
 // token returns a cached or new token for scope. If the service issues none, the error is
-// blocked{1}.
+// blocked{tokenRule}.
 func (r *run) token(ctx context.Context, scope string) (string, error) {
 	if token := r.tokens[scope]; token != "" {
 		return token, nil
@@ -178,7 +187,7 @@ func (r *run) token(ctx context.Context, scope string) (string, error) {
 	}
 	token, err := r.newToken(ctx, c, scope)
 	if err != nil {
-		return "", blocked{1}
+		return "", blocked{tokenRule}
 	}
 	r.tokens[scope] = token
 	return token, nil
@@ -213,12 +222,24 @@ func (r *run) advance(ctx context.Context, d time.Duration) error {
 	return nil
 }
 
+// cleanUpTimeout limits the time to delete the created projects.
+const cleanUpTimeout = 30 * time.Second
+
 // cleanUp deletes the projects that the run created, even if ctx has ended.
-func (r *run) cleanUp(ctx context.Context) {
-	ctx = context.WithoutCancel(ctx)
+func (r *run) cleanUp(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanUpTimeout)
+	defer cancel()
+	remain := 0
 	for _, id := range r.projects {
-		_, _ = r.call(ctx, "projects", http.MethodDelete, projectsPath+"/"+url.PathEscape(id), "")
+		resp, err := r.call(ctx, "projects", http.MethodDelete, projectsPath+"/"+url.PathEscape(id), "")
+		if err != nil || resp.status/100 != 2 {
+			remain++
+		}
 	}
+	if remain > 0 {
+		return fmt.Errorf("%d of %d created projects were not deleted (delete the projects whose names begin with %q)", remain, len(r.projects), projectPrefix)
+	}
+	return nil
 }
 
 // object decodes the body as a JSON object. The status must match; 200 matches any 2xx.
@@ -277,11 +298,11 @@ func (o object) want(fields object) error {
 		want, got := fields[name], o[name]
 		switch {
 		case want == absent && got != nil:
-			return fmt.Errorf("%s is %v, want it absent", name, redact(got))
+			return fmt.Errorf("%s is %v, want it absent", name, describe(got))
 		case want != absent && got == nil:
 			return fmt.Errorf("%s is missing, want %v", name, want)
 		case want != absent && got != want:
-			return fmt.Errorf("%s is %v, want %v", name, redact(got), want)
+			return fmt.Errorf("%s is %v, want %v", name, describe(got), want)
 		}
 	}
 	return nil
@@ -290,9 +311,9 @@ func (o object) want(fields object) error {
 // absent is the expected value of a field that does not apply.
 const absent = "(absent)"
 
-// redact formats v for an error message. Anything but a bool or a plain word may be confidential,
+// describe formats v for an error message. Anything but a bool or a plain word may be confidential,
 // so only its type is shown.
-func redact(v any) string {
+func describe(v any) string {
 	switch v := v.(type) {
 	case bool:
 		return fmt.Sprint(v)

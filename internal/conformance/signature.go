@@ -66,7 +66,7 @@ func (r *run) verify(ctx context.Context, a *authorization, lines map[string]str
 	for _, name := range a.covered {
 		value, ok := lines[name]
 		if !ok {
-			return fmt.Errorf("the signature covers %s, which the message does not contain", redact(name))
+			return fmt.Errorf("the signature covers %s, which the message does not contain", describe(name))
 		}
 		text = append(text, name+": "+value)
 	}
@@ -207,13 +207,13 @@ func publicKey(jwk object) (id string, key *rsa.PublicKey, err error) {
 }
 
 // key returns the public key with an ID. If the ID is unknown, it fetches the key set, which may
-// have changed. If that fails, the error is blocked{keySetExpectation}.
+// have changed. If that fails, the error is blocked{keySetRule}.
 func (r *run) key(ctx context.Context, id string) (*rsa.PublicKey, error) {
 	if key := r.keys[id]; key != nil {
 		return key, nil
 	}
 	if err := r.keySet(ctx); err != nil {
-		return nil, blocked{keySetExpectation}
+		return nil, blocked{keySetRule}
 	}
 	if key := r.keys[id]; key != nil {
 		return key, nil

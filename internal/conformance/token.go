@@ -12,7 +12,7 @@ import (
 func (r *run) issuesToken(ctx context.Context) error {
 	token, err := r.newToken(ctx, r.config.Project, "phone_check")
 	if err != nil {
-		return err
+		return fmt.Errorf("%w (compare the credentials with those of the project)", err)
 	}
 	r.tokens["phone_check"] = token
 	return nil
