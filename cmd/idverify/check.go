@@ -178,9 +178,7 @@ func (c *createCommand) readNumber(ctx context.Context, argument string, ask boo
 	if !ask {
 		return exitOK, true
 	}
-	fmt.Fprintf(c.stderr, "Create a check of %s? In a live project, it costs money. [y/N] ", maskNumber(c.params.number))
-	reply, err := readLine(ctx, input)
-	if err == nil && (strings.EqualFold(reply, "y") || strings.EqualFold(reply, "yes")) {
+	if c.confirm(ctx, input, fmt.Sprintf("Create a check of %s? In a live project, it costs money.", maskNumber(c.params.number))) {
 		return exitOK, true
 	}
 	fmt.Fprintln(c.stderr, "Not created.")
@@ -244,6 +242,13 @@ func (c *createCommand) openAsDevice(ctx context.Context, created check) error {
 		fmt.Fprintln(c.stderr, "Exchanged the code of the device for the result.")
 	}
 	return err
+}
+
+// confirm asks a question, and reports whether the reply is yes.
+func (p *program) confirm(ctx context.Context, input *bufio.Reader, question string) bool {
+	fmt.Fprint(p.stderr, question+" [y/N] ")
+	reply, err := readLine(ctx, input)
+	return err == nil && (strings.EqualFold(reply, "y") || strings.EqualFold(reply, "yes"))
 }
 
 // readLine reads a line without white space around it. It returns when ctx is done, although a read

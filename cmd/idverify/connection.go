@@ -130,10 +130,16 @@ func (c *connection) openCheckURL(ctx context.Context, checkURL string) (code st
 // Environment variables with the connection to the service.
 const (
 	baseURLVariable         = "IDVERIFY_BASE_URL"
-	clientIDVariable        = "IDVERIFY_CLIENT_ID"
-	clientSecretVariable    = "IDVERIFY_CLIENT_SECRET"
-	credentialsFileVariable = "IDVERIFY_CREDENTIALS_FILE" // JSON, instead of the two above
-	caFileVariable          = "IDVERIFY_CA_FILE"          // PEM
+	clientIDVariable        = projectVariables + "CLIENT_ID"
+	clientSecretVariable    = projectVariables + "CLIENT_SECRET"
+	credentialsFileVariable = projectVariables + "CREDENTIALS_FILE" // JSON, instead of the two above
+	caFileVariable          = "IDVERIFY_CA_FILE"                    // PEM
+)
+
+// Beginnings of the names of the variables with credentials.
+const (
+	projectVariables   = "IDVERIFY_"
+	workspaceVariables = "IDVERIFY_WORKSPACE_"
 )
 
 // client returns a client with the base URL, credentials and CA certificates of the environment. It
@@ -144,7 +150,7 @@ func (p *program) client(options ...idverify.Option) (*idverify.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	credentials, err := p.credentials()
+	credentials, err := p.credentials(projectVariables)
 	if err != nil {
 		return nil, err
 	}
@@ -162,36 +168,42 @@ func (p *program) baseURL() (string, error) {
 	if baseURL == "" {
 		return "", errors.New(baseURLVariable + " is missing (set it to the base URL of the service)")
 	}
-	if err := validate(baseURL, idverify.Credentials{ClientID: "id", ClientSecret: idverify.NewSecret("secret")}); err != nil {
-		return "", fmt.Errorf("%s: %w", baseURLVariable, err)
-	}
-	return baseURL, nil
+	return baseURL, validateBaseURL(baseURLVariable, baseURL)
 }
 
-// credentials returns the credentials of the project.
-func (p *program) credentials() (idverify.Credentials, error) {
-	id, secret, file := p.getenv(clientIDVariable), p.getenv(clientSecretVariable), p.getenv(credentialsFileVariable)
+// validateBaseURL returns an error if the variable or flag with this name is not a base URL.
+func validateBaseURL(name, baseURL string) error {
+	if err := validate(baseURL, idverify.Credentials{ClientID: "id", ClientSecret: idverify.NewSecret("secret")}); err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	return nil
+}
+
+// credentials returns the credentials in the variables whose names begin with prefix.
+func (p *program) credentials(prefix string) (idverify.Credentials, error) {
+	idName, secretName, fileName := prefix+"CLIENT_ID", prefix+"CLIENT_SECRET", prefix+"CREDENTIALS_FILE"
+	id, secret, file := p.getenv(idName), p.getenv(secretName), p.getenv(fileName)
 	var c idverify.Credentials
-	source := clientIDVariable + ", " + clientSecretVariable
+	source := idName + ", " + secretName
 	switch {
 	case file != "" && (id != "" || secret != ""):
-		return c, fmt.Errorf("%s is set together with %s or %s (unset one of them)", credentialsFileVariable, clientIDVariable, clientSecretVariable)
+		return c, fmt.Errorf("%s is set together with %s or %s (unset one of them)", fileName, idName, secretName)
 	case file != "":
-		source = credentialsFileVariable
-		text, err := readFile(credentialsFileVariable, file)
+		source = fileName
+		text, err := readFile(fileName, file)
 		if err != nil {
 			return c, err
 		}
 		// The text of the error could contain a part of the file.
 		if json.Unmarshal(text, &c) != nil {
-			return idverify.Credentials{}, fmt.Errorf(`%s: the file is not JSON with "client_id" and "client_secret"`, credentialsFileVariable)
+			return idverify.Credentials{}, fmt.Errorf(`%s: the file is not JSON with "client_id" and "client_secret"`, fileName)
 		}
 	case id == "" && secret == "":
-		return c, fmt.Errorf("%s and %s are missing (set them, or %s)", clientIDVariable, clientSecretVariable, credentialsFileVariable)
+		return c, fmt.Errorf("%s and %s are missing (set them, or %s)", idName, secretName, fileName)
 	case id == "":
-		return c, errors.New(clientIDVariable + " is missing")
+		return c, errors.New(idName + " is missing")
 	case secret == "":
-		return c, errors.New(clientSecretVariable + " is missing")
+		return c, errors.New(secretName + " is missing")
 	default:
 		c = idverify.Credentials{ClientID: id, ClientSecret: idverify.NewSecret(secret)}
 	}

@@ -58,7 +58,7 @@ func (d *doctorRun) checkCredentials(context.Context) diagnosis {
 	case file != "" && (id || secret):
 		return sick("ambiguous", "both %s and %s or %s are set", credentialsFileVariable, clientIDVariable, clientSecretVariable)
 	}
-	credentials, err := d.program.credentials()
+	credentials, err := d.program.credentials(projectVariables)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
 		return sick("unreadable", "%v", err)
 	}

@@ -7,6 +7,7 @@
 //	examine       send valid and forged messages to a receiver of callbacks or redirects
 //	explain       explain why a captured callback or redirect is rejected
 //	doctor        check the environment of a backend
+//	conform       test a service, or a fake of it, against the protocol
 //	check create  create a check
 //	check get     print a check
 //	check list    list checks
@@ -75,6 +76,7 @@ func commands() []command {
 		{"examine", "send valid and forged messages to a receiver of callbacks or redirects", examine},
 		{"explain", "explain why a captured callback or redirect is rejected", explain},
 		{"doctor", "check the environment of a backend", doctor},
+		{"conform", "test a service, or a fake of it, against the protocol", conform},
 		{"check create", "create a check", checkCreate},
 		{"check get", "print a check", checkGet},
 		{"check list", "list checks", checkList},

@@ -84,9 +84,10 @@ func Rules() []receivertest.Rule {
 // Run examines every rule in turn. The report has one finding for each, in the order of [Rules].
 // Run waits up to Patience for each callback that does not arrive.
 //
-// Run returns an error if it cannot run: config is invalid, the service is unreachable, or ctx ends.
-// The report then contains the findings so far. Another error is that a created project remains.
-// Neither the errors nor the report contain secrets, tokens, phone numbers or IP addresses.
+// Run returns an error if it cannot run: config is invalid, the service is unreachable, or ctx
+// ends. The report then contains the findings so far. Run also returns an error if it cannot delete
+// a project. Neither the errors nor the report contain secrets, tokens, phone numbers or IP
+// addresses.
 func Run(ctx context.Context, config Config) (receivertest.Report, error) {
 	r, err := newRun(config)
 	if err != nil {
