@@ -1,8 +1,7 @@
-package docs_test
+package doctest_test
 
 import (
 	"fmt"
-	"os"
 	"regexp"
 	"strings"
 	"testing"
@@ -20,17 +19,14 @@ type tableRow struct {
 	cells []string
 }
 
-// readTables returns the tables of a page in this directory.
+// readTables returns the tables of a page.
 func readTables(t *testing.T, page string) []table {
 	t.Helper()
-	text, err := os.ReadFile(page)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := readPage(t, page)
 
 	var tables []table
 	section, inTable := "", false
-	for i, line := range strings.Split(string(text), "\n") {
+	for i, line := range strings.Split(text, "\n") {
 		if heading, ok := strings.CutPrefix(line, "#"); ok {
 			section = strings.TrimLeft(heading, "# ")
 		}

@@ -1,4 +1,4 @@
-package docs_test
+package doctest_test
 
 import (
 	"os"
@@ -152,7 +152,7 @@ func logMessages(t *testing.T) map[string]string {
 
 func readPage(t *testing.T, page string) string {
 	t.Helper()
-	text, err := os.ReadFile(page)
+	text, err := os.ReadFile(docs + page)
 	if err != nil {
 		t.Fatal(err)
 	}

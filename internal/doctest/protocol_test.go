@@ -1,5 +1,5 @@
-// Package docs_test verifies the claims that the documents make about the code.
-package docs_test
+// Package doctest_test verifies the claims that the pages in docs make about the code.
+package doctest_test
 
 import (
 	"cmp"
@@ -82,12 +82,12 @@ func TestProtocol_CodeReferences(t *testing.T) {
 		}
 		for _, r := range references {
 			if !r.exists() {
-				t.Errorf("docs/%s:%d: %s does not exist; if the code has moved, run go test ./docs -run Protocol -update", protocolPage, rule.line, r.file)
+				t.Errorf("docs/%s:%d: %s does not exist; if the code has moved, run go test ./internal/doctest -run Protocol -update", protocolPage, rule.line, r.file)
 				continue
 			}
 			for _, name := range r.names {
 				if !files[r.file][name] {
-					t.Errorf("docs/%s:%d: %s does not declare %s; if it has moved, run go test ./docs -run Protocol -update", protocolPage, rule.line, r.file, name)
+					t.Errorf("docs/%s:%d: %s does not declare %s; if it has moved, run go test ./internal/doctest -run Protocol -update", protocolPage, rule.line, r.file, name)
 				}
 			}
 		}
@@ -109,7 +109,7 @@ func rewriteCode(t *testing.T, moved map[string]string) {
 		text = strings.ReplaceAll(text, "("+old+")\n", "("+fixed+")\n")
 		text = strings.ReplaceAll(text, "(specified: "+old+")\n", "(specified: "+fixed+")\n")
 	}
-	if err := os.WriteFile(protocolPage, []byte(text), 0o644); err != nil {
+	if err := os.WriteFile(docs+protocolPage, []byte(text), 0o644); err != nil {
 		t.Fatal(err)
 	}
 }

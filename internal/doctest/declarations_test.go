@@ -1,4 +1,4 @@
-package docs_test
+package doctest_test
 
 import (
 	"go/ast"
@@ -13,8 +13,11 @@ import (
 	"testing"
 )
 
-// root is the directory of the module, relative to this one.
-const root = ".."
+// root is the directory of the module, relative to this one. Paths of pages are relative to docs.
+const (
+	root = "../.."
+	docs = root + "/docs/"
+)
 
 // declarations returns what each Go file of the module declares, by its path from the root:
 // constants, variables, types, functions, methods as "Name" and as "Type.Name", struct fields as

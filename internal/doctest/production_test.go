@@ -1,4 +1,4 @@
-package docs_test
+package doctest_test
 
 import (
 	"go/ast"

@@ -1,14 +1,14 @@
-package docs_test
+package doctest_test
 
 import (
 	"errors"
 	"go/ast"
 	"go/token"
+	"io/fs"
 	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -128,12 +128,12 @@ func problemStatuses(t *testing.T) map[string]string {
 		names[m[1]] = m[2]
 	}
 	statuses := make(map[string]string)
-	files, err := filepath.Glob("../sandboxfake/*.go")
+	files, err := fs.Glob(os.DirFS(root), "sandboxfake/*.go")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, file := range files {
-		for _, m := range regexp.MustCompile(`(?m)^\t\{(\d{3}), wire\.(\w+), `).FindAllStringSubmatch(readPage(t, file), -1) {
+		for _, m := range regexp.MustCompile(`(?m)^\t\{(\d{3}), wire\.(\w+), `).FindAllStringSubmatch(readPage(t, "../"+file), -1) {
 			statuses[names[m[2]]] = m[1]
 		}
 	}
@@ -168,17 +168,14 @@ func TestErrors_TokenCodes(t *testing.T) {
 
 func TestErrors_Types(t *testing.T) {
 	t.Parallel()
-	page, err := os.ReadFile(errorsPage)
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := readPage(t, errorsPage)
 
 	for file, names := range declarations(t) {
 		if strings.Contains(file, "/") || strings.HasSuffix(file, "_test.go") {
 			continue
 		}
 		for name := range names {
-			if typ, ok := strings.CutSuffix(name, ".Error"); ok && ast.IsExported(typ) && !strings.Contains(string(page), "`*"+typ+"`") {
+			if typ, ok := strings.CutSuffix(name, ".Error"); ok && ast.IsExported(typ) && !strings.Contains(page, "`*"+typ+"`") {
 				t.Errorf("docs/%s does not describe the error type %s", errorsPage, typ)
 			}
 		}
@@ -192,7 +189,7 @@ var enumeration = regexp.MustCompile(`(?:429, )?(5\d\d(?:, 5\d\d)+),? (?:and|or)
 // after which the client sends a request, or a token request, again.
 func TestErrors_RetriedStatuses(t *testing.T) {
 	t.Parallel()
-	pages, err := filepath.Glob("*.md")
+	pages, err := fs.Glob(os.DirFS(docs), "*.md")
 	if err != nil {
 		t.Fatal(err)
 	}
