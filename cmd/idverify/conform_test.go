@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"encoding/xml"
 	"fmt"
+	"maps"
 	"net"
 	"net/http"
 	"os"
@@ -186,9 +187,7 @@ func TestConform_Unable(t *testing.T) {
 			t.Parallel()
 			changed := make(map[string]string)
 			for _, values := range []map[string]string{env, row.env} {
-				for name, value := range values {
-					changed[name] = value
-				}
+				maps.Copy(changed, values)
 			}
 
 			got := runProgram(t, changed, "", append([]string{"conform", "-yes"}, row.args...)...)
