@@ -54,7 +54,7 @@ func ownBrowser(t *testing.T, p *program) context.Context {
 	return ctx
 }
 
-// skipSlow skips a test with -short: it keeps a browser busy for more than ten seconds.
+// skipSlow skips a test with -short: it keeps a browser busy for many seconds.
 func skipSlow(t *testing.T) {
 	t.Helper()
 	if testing.Short() {

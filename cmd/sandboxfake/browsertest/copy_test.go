@@ -164,6 +164,7 @@ func TestCopy_CurlOfAttempt(t *testing.T) {
 }
 
 func TestCopy_GoTests(t *testing.T) {
+	skipSlow(t)
 	t.Parallel()
 	p := start(t)
 	r := newReceiver(t, p)

@@ -36,6 +36,7 @@ func TestLive_ShowsChanges(t *testing.T) {
 
 // A list that is not live does not move while a user reads it.
 func TestLive_Pauses(t *testing.T) {
+	skipSlow(t)
 	t.Parallel()
 	p := start(t)
 	first := p.phoneCheck("http://127.0.0.1:9/")

@@ -38,6 +38,7 @@ func openFile(t *testing.T, p *program, path string) *page {
 }
 
 func TestTimeline_OfFailedTest(t *testing.T) {
+	skipSlow(t)
 	t.Parallel()
 	p := start(t)
 	pg := openFile(t, p, failedTest(t, "TestAcknowledged"))
