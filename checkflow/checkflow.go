@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"reflect"
 	"time"
 
 	"github.com/idverify/idverify-go"
@@ -164,7 +165,7 @@ func (b *binder) start(r *http.Request, token string, p idverify.PhoneCheckParam
 
 // notStarted logs why Start fails, and returns the error of Start.
 func (b *binder) notStarted(r *http.Request, err error) error {
-	err = fmt.Errorf("checkflow: start: %w", redact.Error(err))
+	err = fmt.Errorf("checkflow: start: %w", redacted(err))
 	level := slog.LevelWarn
 	if StatusCode(err) == http.StatusServiceUnavailable {
 		level = slog.LevelError
@@ -319,12 +320,21 @@ func (b *binder) exchange(ctx context.Context, result *Result, code string) erro
 	return err
 }
 
+// redacted redacts err, unless it is an error of package idverify. These are redacted already, and
+// their request IDs may contain digits that look like a phone number.
+func redacted(err error) error {
+	if t := reflect.TypeOf(err); t.Kind() == reflect.Pointer && t.Elem().PkgPath() == reflect.TypeFor[idverify.Error]().PkgPath() {
+		return err
+	}
+	return redact.Error(err)
+}
+
 // log logs a return without a verdict.
 func (b *binder) log(ctx context.Context, message, checkID string, reason Reason, err error) {
 	level := slog.LevelWarn
 	attrs := []slog.Attr{slog.String("check_id", checkID), slog.String("reason", string(reason))}
 	if err != nil {
-		attrs = append(attrs, slog.String("error", redact.ErrorText(err)))
+		attrs = append(attrs, slog.String("error", redacted(err).Error()))
 	}
 	if reason == ReasonUnavailable {
 		level = slog.LevelError

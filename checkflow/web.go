@@ -184,10 +184,14 @@ func (web *Web) verify(w http.ResponseWriter, r *http.Request) (*idverify.Redire
 		return redirect, true
 	}
 	status, reason := http.StatusBadRequest, ReasonInvalid
-	if e, ok := errors.AsType[*signature.Error](err); ok && e.Retryable() {
-		status, reason = http.StatusServiceUnavailable, ReasonUnavailable
+	name := ""
+	if e, ok := errors.AsType[*signature.Error](err); ok {
+		name = e.ReasonName()
+		if e.Retryable() {
+			status, reason = http.StatusServiceUnavailable, ReasonUnavailable
+		}
 	}
-	web.b.Logger.WarnContext(r.Context(), "checkflow: redirect not verified", "error", err)
+	web.b.Logger.WarnContext(r.Context(), "checkflow: redirect not verified", "reason", name, "error", err)
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.WriteHeader(status)
 	page := html.EscapeString(web.pageFor(reason))

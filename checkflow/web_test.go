@@ -276,7 +276,7 @@ func TestWeb_Log(t *testing.T) {
 	}
 
 	log := s.log.String()
-	for _, part := range []string{"reason=other_session", "reason=revoked", "reason=unavailable", "connection refused"} {
+	for _, part := range []string{"reason=ErrMalformed", "reason=other_session", "reason=revoked", "reason=unavailable", "connection refused"} {
 		if !strings.Contains(log, part) {
 			t.Errorf("log = %q, want %s", log, part)
 		}
@@ -287,6 +287,46 @@ func TestWeb_Log(t *testing.T) {
 		}
 	}
 }
+
+// TestWeb_RequestIDs checks that errors and records contain the request IDs of the service, even if
+// digits in them look like a phone number.
+func TestWeb_RequestIDs(t *testing.T) {
+	t.Parallel()
+	const id = "call-447700900012"
+	s := newSite(t)
+	s.config.Client = s.service.Client(idverify.WithRetry(idverify.RetryPolicy{MaxAttempts: 1}), idverify.WithHTTPClient(&http.Client{
+		Transport: roundTripper(func(r *http.Request) (*http.Response, error) {
+			response, err := s.service.HTTPClient().Transport.RoundTrip(r)
+			if err == nil {
+				response.Header.Set("X-Request-Id", id)
+			}
+			return response, err
+		}),
+	}))
+	web, err := checkflow.NewWeb(s.config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.restart()
+	b := s.browser()
+	s.service.Inject(sandboxfake.Match{Operation: "phone_check.create"}, sandboxfake.Fault{Status: 500})
+	s.service.Inject(sandboxfake.Match{Operation: "phone_check.complete"}, sandboxfake.Fault{Status: 403})
+
+	w, r := newStart(t)
+	_, err = web.Start(w, r, idverify.PhoneCheckParams{PhoneNumber: victims}, "")
+	b.open(b.start(victims))
+
+	if err == nil || !strings.Contains(err.Error(), id) {
+		t.Errorf("error = %v, want the request ID", err)
+	}
+	if log := s.log.String(); strings.Count(log, id) != 2 {
+		t.Errorf("log = %q, want two records with the request ID", log)
+	}
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
 // TestWeb_Examined sends the attacks of package receivertest to Return.
 func TestWeb_Examined(t *testing.T) {

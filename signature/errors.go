@@ -66,7 +66,7 @@ var (
 	ErrTooLate = errors.New("message verified too late")
 )
 
-// reasonNames contains the names of the reasons, for the log.
+// reasonNames contains the names of the reasons, for logs and metrics.
 var reasonNames = []struct {
 	reason error
 	name   string
@@ -85,16 +85,6 @@ var reasonNames = []struct {
 	{ErrReplayStore, "ErrReplayStore"},
 	{ErrBody, "ErrBody"},
 	{ErrTooLate, "ErrTooLate"},
-}
-
-// reasonName returns the name of a reason, or "" if it is not one of this package.
-func reasonName(reason error) string {
-	for _, row := range reasonNames {
-		if row.reason == reason {
-			return row.name
-		}
-	}
-	return ""
 }
 
 // Error is the type of all verification errors. By errors.Is and errors.As, it matches its Reason
@@ -143,6 +133,17 @@ func (e *Error) Unwrap() []error {
 		return []error{e.Reason}
 	}
 	return []error{e.Reason, e.cause}
+}
+
+// ReasonName returns the name of Reason for a log or a metric, such as "ErrHost". It is empty if
+// Reason is not one of the errors above.
+func (e *Error) ReasonName() string {
+	for _, row := range reasonNames {
+		if row.reason == e.Reason {
+			return row.name
+		}
+	}
+	return ""
 }
 
 // Retryable reports whether the message may be valid but cannot be verified now. Respond with 503

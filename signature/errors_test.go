@@ -223,13 +223,13 @@ func TestReasonName_AllReasons(t *testing.T) {
 		signature.ErrUnknownKey, signature.ErrSignature, signature.ErrDigest, signature.ErrReplay, signature.ErrTooLarge,
 		signature.ErrKeySource, signature.ErrReplayStore, signature.ErrBody, signature.ErrTooLate,
 	} {
-		names = append(names, signature.ReasonName(reason))
+		names = append(names, (&signature.Error{Reason: reason}).ReasonName())
 	}
 
 	if diff := cmp.Diff(exported, names); diff != "" {
 		t.Errorf("names of the exported errors (-want +got):\n%s", diff)
 	}
-	if name := signature.ReasonName(errors.New("other")); name != "" {
+	if name := (&signature.Error{Reason: errors.New("other")}).ReasonName(); name != "" {
 		t.Errorf("name of another error = %q, want none", name)
 	}
 }

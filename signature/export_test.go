@@ -57,9 +57,6 @@ func (s *MemoryReplayStore) Claims() int {
 // VerifyUnobserved is VerifyCallback without the code for VerifierOptions.Observe.
 func (v *Verifier) VerifyUnobserved(r *http.Request) (*Message, error) { return v.callback(r) }
 
-// ReasonName returns the name of a reason in the log.
-func ReasonName(reason error) string { return reasonName(reason) }
-
 // ExplainCost returns the result of Explain, and how many operations with keys and forms of the
 // message and the body it used.
 func ExplainCost(v *Verifier, r *http.Request, opts *ExplainOptions) (explanation Explanation, keys, forms, bodies, size int) {

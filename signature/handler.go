@@ -67,7 +67,7 @@ func (v *Verifier) verified(w http.ResponseWriter, r *http.Request, verify func(
 func (v *Verifier) logRejection(ctx context.Context, err error) {
 	var operation, reason string
 	if e, ok := errors.AsType[*Error](err); ok {
-		operation, reason = e.Operation, reasonName(e.Reason)
+		operation, reason = e.Operation, e.ReasonName()
 	}
 	v.logger.LogAttrs(ctx, logLevel(err), "signature: message not verified",
 		slog.String("operation", operation),

@@ -46,7 +46,7 @@ func (v *Verifier) verify(operation string, r *http.Request, check func(*Verifie
 	if v.observe != nil {
 		o := Verification{Operation: operation, Err: err, Duration: time.Since(start)}
 		if e, ok := errors.AsType[*Error](err); ok {
-			o.Reason, o.Alert = reasonName(e.Reason), logLevel(err) == slog.LevelError
+			o.Reason, o.Alert = e.ReasonName(), logLevel(err) == slog.LevelError
 		}
 		if m != nil {
 			o.Kind, o.KeyID = m.Kind, m.KeyID

@@ -169,7 +169,7 @@ func TestVerifier_ObserveHidesForgedContent(t *testing.T) {
 		got = signature.Verification{}
 		handlerOf(v, kind, http.NotFoundHandler()).ServeHTTP(httptest.NewRecorder(), request(t, w))
 
-		if got.Operation != kind.name || got.Kind != "" || got.KeyID != "" || got.Reason != signature.ReasonName(a.Want) {
+		if got.Operation != kind.name || got.Kind != "" || got.KeyID != "" || got.Reason != (&signature.Error{Reason: a.Want}).ReasonName() {
 			t.Errorf("%s: observed %+v, want only reason %v", a.Name, got, a.Want)
 		}
 		if text := fmt.Sprintf("%+v", got); strings.Contains(text, "example.net") || strings.Contains(text, "passwd") {

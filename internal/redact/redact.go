@@ -1,5 +1,5 @@
 // Package redact removes secrets and personal data from texts and errors, for packages idverify,
-// signature, inbox and redisstore.
+// signature, checkflow, inbox and redisstore.
 package redact
 
 import (
