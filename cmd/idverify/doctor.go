@@ -105,7 +105,7 @@ func (d *doctorRun) configure(arguments []string) error {
 	plan := d.plan()
 	for _, c := range plan {
 		for _, name := range c.needs {
-			if covers("config", name) && d.skips(name) {
+			if provides(name) && d.skips(name) {
 				return fmt.Errorf("-skip: %s needs the check %s (skip both, or none)", c.name, name)
 			}
 		}
@@ -139,8 +139,8 @@ func doctorChecks() []string {
 	return names
 }
 
-// plan returns the selected checks in their order, and the checks of the configuration that they
-// need.
+// plan returns the selected checks in their order, and those of the configuration and the
+// credentials that they need.
 func (d *doctorRun) plan() []doctorCheck {
 	all := slices.Concat(d.configurationChecks(), d.serviceChecks(), d.credentialsChecks(), d.keySetChecks(),
 		d.receiverChecks("callback", d.callbacks), d.receiverChecks("redirect", d.redirects))
@@ -148,12 +148,15 @@ func (d *doctorRun) plan() []doctorCheck {
 	for _, c := range all {
 		if d.selects(c.name) {
 			for _, name := range c.needs {
-				needed[name] = covers("config", name)
+				needed[name] = provides(name)
 			}
 		}
 	}
 	return slices.DeleteFunc(all, func(c doctorCheck) bool { return !d.selects(c.name) && (!needed[c.name] || d.skips(c.name)) })
 }
+
+// provides reports whether others need not only that the check passes, but also what it finds out.
+func provides(name string) bool { return covers("config", name) || covers("credentials", name) }
 
 // selects reports whether the flags select the check.
 func (d *doctorRun) selects(name string) bool {

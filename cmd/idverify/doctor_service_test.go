@@ -473,6 +473,18 @@ func TestDoctor_UnknownMode(t *testing.T) {
 	}
 }
 
+// TestDoctor_OnlyMode checks that credentials-mode runs the checks whose results it uses.
+func TestDoctor_OnlyMode(t *testing.T) {
+	t.Parallel()
+	srv, env := newService(t)
+	createPhoneCheck(t, srv.Client())
+
+	got := doctorJSON(t, env, "-only", "credentials-mode")
+
+	got.wantProblem(t, "credentials-mode", "free", "was not charged")
+	got.wantOK(t, "credentials-token", "credentials-scopes")
+}
+
 // The output must not contain what a server sends to control a terminal, and no phone number.
 func TestDoctor_SanitizesServerText(t *testing.T) {
 	t.Parallel()

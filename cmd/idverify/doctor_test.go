@@ -260,6 +260,7 @@ func TestDoctor_Usage(t *testing.T) {
 		{[]string{"-skip", "call"}, "-skip: there is no check \"call\". The checks are\n  config-base-url, config-credentials, "},
 		{[]string{"-only", "callback"}, "nothing to check"},
 		{[]string{"-only", "key-set", "-skip", "config-ca-file"}, "-skip: key-set needs the check config-ca-file"},
+		{[]string{"-skip", "credentials-scopes"}, "-skip: credentials-mode needs the check credentials-scopes"},
 		{[]string{"-skip", "config"}, "-skip: base-url-proxy needs the check config-base-url"},
 	} {
 		got := runProgram(t, nil, "", append([]string{"doctor"}, row.args...)...)
