@@ -88,10 +88,22 @@ func TestErrors_Sentinels(t *testing.T) {
 		}
 	}
 
-	for _, name := range slices.Concat(sortedKeys(sentinels), sortedKeys(reasons), exportedErrors(t, "inbox", "inbox."), exportedErrors(t, "redisstore", "redisstore.")) {
+	for _, name := range slices.Concat(sortedKeys(sentinels), sortedKeys(reasons), exportedErrors(t, "inbox", "inbox."), exportedErrors(t, "redisstore", "redisstore."), exportedErrors(t, "checkflow", "checkflow.")) {
 		if !got[name] {
 			t.Errorf("docs/%s does not describe %s", errorsPage, name)
 		}
+	}
+}
+
+func TestErrors_SignInReasons(t *testing.T) {
+	t.Parallel()
+	var got []string
+	for _, row := range findTable(t, errorsPage, "Reason").rows {
+		got = append(got, codeSpans(row.cells[0])...)
+	}
+
+	if diff := cmp.Diff(constantValues(t, "checkflow", "ReasonEnded"), got); diff != "" {
+		t.Errorf("reasons of docs/%s (-package checkflow +page):\n%s", errorsPage, diff)
 	}
 }
 
