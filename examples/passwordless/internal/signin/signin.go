@@ -39,7 +39,7 @@ func New(c Config) (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	a := &app{Config: c, web: web, sessions: make(map[string]session)}
+	a := &app{Config: c, web: web, cookie: sessionCookie(!strings.HasPrefix(c.BaseURL, "http:")), sessions: make(map[string]session)}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /{$}", a.home)
 	mux.HandleFunc("POST /{$}", a.start)
@@ -50,7 +50,8 @@ func New(c Config) (http.Handler, error) {
 
 type app struct {
 	Config
-	web *checkflow.Web
+	web    *checkflow.Web
+	cookie http.Cookie // of a session, without a value
 
 	mu       sync.Mutex // guards sessions
 	sessions map[string]session
@@ -116,21 +117,25 @@ func (a *app) signIn(w http.ResponseWriter, number string) {
 	maps.DeleteFunc(a.sessions, func(_ string, s session) bool { return now.After(s.expiry) })
 	a.sessions[token] = session{number, now.Add(sessionAge)}
 	a.mu.Unlock()
-	//nolint:gosec // a Secure cookie of http://127.0.0.1 is not stored by all browsers
-	http.SetCookie(w, &http.Cookie{
-		Name:     "session",
-		Value:    token,
-		Path:     "/",
-		MaxAge:   int(sessionAge / time.Second),
-		Secure:   strings.HasPrefix(a.BaseURL, "https:"),
-		HttpOnly: true,
-		SameSite: http.SameSiteLaxMode,
-	})
+	c := a.cookie //nolint:gosec // see sessionCookie
+	c.Value = token
+	http.SetCookie(w, &c)
+}
+
+// sessionCookie returns the cookie of a session, without a value. With the prefix of its name,
+// other hosts of the domain cannot set it, for example to the session of an attacker.
+func sessionCookie(secure bool) http.Cookie {
+	//nolint:gosec // not all browsers store a Secure cookie of http://127.0.0.1
+	c := http.Cookie{Name: "session", Path: "/", MaxAge: int(sessionAge / time.Second), Secure: secure, HttpOnly: true, SameSite: http.SameSiteLaxMode}
+	if secure {
+		c.Name = "__Host-" + c.Name
+	}
+	return c
 }
 
 // signedIn returns the number that is signed in, or "".
 func (a *app) signedIn(r *http.Request) string {
-	c, err := r.Cookie("session")
+	c, err := r.Cookie(a.cookie.Name)
 	if err != nil {
 		return ""
 	}

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/url"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -75,6 +76,31 @@ func TestSignIn_Reload(t *testing.T) {
 	}
 	if got := s.browser(t).get(redirect); got.title != "Time is up" {
 		t.Errorf("page of another browser = %q, want Time is up", got.title)
+	}
+}
+
+// With the prefix, browsers reject a cookie that another host of the domain sets.
+func TestSignIn_Cookie(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	b := s.browser(t)
+	redirect := b.redirectOf(b.start("+44 7700 900-012"))
+	b.client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+
+	cookies := b.get(redirect).header.Values("Set-Cookie")
+
+	session := regexp.MustCompile(`^__Host-session=\w+; Path=/; Max-Age=900; HttpOnly; Secure; SameSite=Lax$`)
+	if !slices.ContainsFunc(cookies, session.MatchString) {
+		t.Errorf("cookies = %q, want one that matches %s", cookies, session)
+	}
+	planted := s.browser(t)
+	for _, c := range cookies {
+		name, value, _ := strings.Cut(strings.TrimPrefix(c, "__Host-"), "=")
+		value, _, _ = strings.Cut(value, ";")
+		planted.client.Jar.SetCookies(&url.URL{Scheme: "https", Host: host}, []*http.Cookie{{Name: name, Value: value}})
+	}
+	if got := planted.get(s.url); got.title != form {
+		t.Errorf("page with a cookie without the prefix = %q, want %q", got.title, form)
 	}
 }
 
