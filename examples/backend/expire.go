@@ -8,7 +8,7 @@ import (
 	"github.com/riverqueue/river"
 )
 
-// expireArgs are the arguments of the job that deletes phone numbers.
+// expireArgs are the arguments of the job that deletes phone numbers and addresses.
 type expireArgs struct{}
 
 // Kind implements river.JobArgs.

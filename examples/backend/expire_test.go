@@ -10,8 +10,8 @@ func TestExpire(t *testing.T) {
 		INSERT INTO signups (id, phone_number, status, created_at) VALUES
 			('old failed', '1', 'failed', now() - interval '25 hours'), ('old rejected', '1', 'rejected', now() - interval '25 hours'),
 			('old verified', '1', 'verified', now() - interval '25 hours'), ('new failed', '1', 'failed', now() - interval '23 hours'))
-		, starts AS (INSERT INTO signins (reference, phone_number, created_at) VALUES
-			('old', '1', now() - interval '61 minutes'), ('new', '1', now() - interval '59 minutes'))
+		, starts AS (INSERT INTO signins (phone_number, address, created_at) VALUES
+			('old', '192.0.2.1/32', now() - interval '61 minutes'), ('new', '192.0.2.1/32', now() - interval '59 minutes'))
 		INSERT INTO sessions (token, phone_number, created_at) VALUES
 			('a', 'old', now() - interval '13 hours'), ('b', 'new', now() - interval '11 hours') RETURNING ''`)
 
@@ -25,7 +25,7 @@ func TestExpire(t *testing.T) {
 	if got := s.value(t, "SELECT string_agg(phone_number, ', ') FROM sessions"); got != "new" {
 		t.Errorf("sessions = %s, want new", got)
 	}
-	if got := s.value(t, "SELECT string_agg(reference, ', ') FROM signins"); got != "new" {
+	if got := s.value(t, "SELECT string_agg(phone_number, ', ') FROM signins"); got != "new" {
 		t.Errorf("sign-ins = %s, want new", got)
 	}
 }

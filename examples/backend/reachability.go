@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"net/netip"
 	"time"
 
 	"github.com/idverify/idverify-go"
@@ -14,17 +13,13 @@ import (
 // a text message. If reachability is unknown, it is the text message, which works everywhere.
 func (s *shop) verificationMethod(w http.ResponseWriter, r *http.Request) {
 	method := "sms"
-	// The proxy sets this header to the address of the device.
-	addr, err := netip.ParseAddr(r.Header.Get("X-Real-IP"))
-	if err != nil {
-		err = errors.New("X-Real-IP is not an address: does the proxy set it?")
-	}
+	addr, err := clientAddr(r)
 	var network *idverify.DeviceReachability
 	if err == nil {
 		// Sending a text message at once is better than a long wait.
 		ctx, cancel := context.WithTimeout(r.Context(), 2*time.Second)
 		defer cancel()
-		network, err = s.client.Reachability.Lookup(ctx, addr.Unmap())
+		network, err = s.client.Reachability.Lookup(ctx, addr)
 	}
 	switch {
 	case err == nil && network.Supports(idverify.ProductPhoneCheck):

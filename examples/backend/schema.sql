@@ -1,5 +1,5 @@
--- The shop's own tables. They contain the phone numbers; the tables of the inbox and of River
--- contain only references.
+-- The shop's own tables. They contain the phone numbers and the addresses of devices; the tables of
+-- the inbox and of River contain only references.
 
 CREATE TABLE IF NOT EXISTS signups (
     id           text PRIMARY KEY, -- also the reference of its check
@@ -15,8 +15,8 @@ CREATE TABLE IF NOT EXISTS sessions (
 );
 
 CREATE TABLE IF NOT EXISTS signins (
-    reference    text PRIMARY KEY, -- of its check
     phone_number text NOT NULL,
+    address      text NOT NULL, -- of the device
     created_at   timestamptz NOT NULL DEFAULT now()
 );
 CREATE INDEX IF NOT EXISTS signins_phone_number ON signins (phone_number, created_at);

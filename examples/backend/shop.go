@@ -8,6 +8,7 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"sync/atomic"
 	"time"
@@ -80,19 +81,26 @@ func (s *shop) readyz(w http.ResponseWriter, r *http.Request) {
 // plan stores a row of the shop and plans its check in one transaction, before the check is
 // created. If insert stores no row, the error is errStored.
 func (s *shop) plan(ctx context.Context, product idverify.Product, reference, insert string, args ...any) error {
+	return s.inTx(ctx, func(tx *sql.Tx) error {
+		result, err := tx.ExecContext(ctx, insert, args...)
+		if err != nil {
+			return err
+		}
+		if n, err := result.RowsAffected(); err != nil || n == 0 {
+			return cmp.Or(err, errStored)
+		}
+		return s.checks.Plan(ctx, tx, product, reference)
+	})
+}
+
+// inTx runs do in a transaction, and commits it if do succeeds.
+func (s *shop) inTx(ctx context.Context, do func(*sql.Tx) error) error {
 	tx, err := s.db.BeginTx(ctx, nil)
 	if err != nil {
 		return err
 	}
 	defer tx.Rollback()
-	result, err := tx.ExecContext(ctx, insert, args...)
-	if err != nil {
-		return err
-	}
-	if n, err := result.RowsAffected(); err != nil || n == 0 {
-		return cmp.Or(err, errStored)
-	}
-	if err := s.checks.Plan(ctx, tx, product, reference); err != nil {
+	if err := do(tx); err != nil {
 		return err
 	}
 	return tx.Commit()
@@ -128,6 +136,15 @@ func (s *shop) url(path string) string { return s.publicURL.String() + path }
 // costs money and a code works once.
 func detach(r *http.Request) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(r.Context()), 10*time.Second)
+}
+
+// clientAddr returns the address of the device that sent r. The proxy sets the header.
+func clientAddr(r *http.Request) (netip.Addr, error) {
+	addr, err := netip.ParseAddr(r.Header.Get("X-Real-IP"))
+	if err != nil {
+		return netip.Addr{}, errors.New("X-Real-IP is missing or not an IP address (set it in the proxy)")
+	}
+	return addr.Unmap().WithZone(""), nil
 }
 
 // phoneNumber reads the phone number of a request. If it is invalid, phoneNumber responds.

@@ -1,11 +1,13 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
 	"database/sql"
 	"errors"
+	"fmt"
 	"net/http"
 	"strings"
 	"time"
@@ -25,23 +27,67 @@ func (s *shop) connectSignIn(flows checkflow.Store) error {
 	return errors.Join(appErr, webErr)
 }
 
-// allow limits the checks of a number, because each one is charged. nginx limits those of an
-// address.
+// The limits of the sign-ins that are started with a number in an hour, from one address and from
+// all.
+const (
+	addressLimit = 5
+	numberLimit  = 20
+)
+
+// allow limits the checks of a number, because each one is charged. nginx limits the requests from
+// an address.
+//
+// A limit of a number is also a lock-out: anyone who uses it up, from several addresses, keeps the
+// owner of the number from signing in like this for an hour. So a shop needs another way to sign
+// in, such as a text message.
 func (s *shop) allow(r *http.Request, number string) error {
-	const limit = 10 // per hour
-	var started int
-	err := s.db.QueryRowContext(r.Context(), "SELECT count(*) FROM signins WHERE phone_number = $1 AND created_at > now() - interval '1 hour'", number).Scan(&started)
-	if err == nil && started >= limit {
-		err = errors.New("too many sign-ins with this number")
+	err := s.countSignIn(r, number)
+	if err != nil && !errors.Is(err, errLimited) {
+		s.log.ErrorContext(r.Context(), "sign-in not counted", "error", err)
 	}
 	return err
 }
+
+// countSignIn counts and stores the start of a sign-in, or returns errLimited.
+func (s *shop) countSignIn(r *http.Request, number string) error {
+	addr, err := clientAddr(r)
+	if err != nil {
+		return err
+	}
+	bits := addr.BitLen()
+	if addr.Is6() {
+		bits = 64 // a subscriber has all addresses with this prefix
+	}
+	address, err := addr.Prefix(bits)
+	if err != nil {
+		return err
+	}
+	return s.inTx(r.Context(), func(tx *sql.Tx) error {
+		// Starts with the same number count one after the other.
+		if _, err := tx.ExecContext(r.Context(), "SELECT pg_advisory_xact_lock(hashtextextended($1, 0))", number); err != nil {
+			return err
+		}
+		result, err := tx.ExecContext(r.Context(), `INSERT INTO signins (phone_number, address) SELECT $1, $2
+			FROM signins WHERE phone_number = $1 AND created_at > now() - interval '1 hour'
+			HAVING count(*) < $3 AND count(*) FILTER (WHERE address = $2) < $4`, number, address.String(), numberLimit, addressLimit)
+		if err != nil {
+			return err
+		}
+		if n, err := result.RowsAffected(); err != nil || n == 0 {
+			return cmp.Or(err, errLimited)
+		}
+		return nil
+	})
+}
+
+// errLimited means that too many sign-ins were started with a number.
+var errLimited = fmt.Errorf("%w: too many sign-ins with this number", checkflow.ErrNotAllowed)
 
 // createSignIn creates a check whose result the inbox records, for the audit log. Only the return
 // to checkflow signs somebody in.
 func (s *shop) createSignIn(ctx context.Context, client *idverify.Client, p idverify.PhoneCheckParams) (*idverify.PhoneCheck, error) {
 	p.ReferenceID, p.CallbackURL = rand.Text(), s.url("/callbacks")
-	if err := s.plan(ctx, idverify.ProductPhoneCheck, p.ReferenceID, "INSERT INTO signins (reference, phone_number) VALUES ($1, $2)", p.ReferenceID, p.PhoneNumber); err != nil {
+	if err := s.inTx(ctx, func(tx *sql.Tx) error { return s.checks.Plan(ctx, tx, idverify.ProductPhoneCheck, p.ReferenceID) }); err != nil {
 		return nil, err
 	}
 	return s.checks.CreatePhoneCheck(ctx, client, p)

@@ -2,6 +2,8 @@ package main
 
 import (
 	"net/http"
+	"strings"
+	"sync"
 	"testing"
 
 	"github.com/idverify/idverify-go/sandboxfake"
@@ -89,19 +91,72 @@ func TestShop_SignInNotStarted(t *testing.T) {
 	}
 }
 
+// The victim can sign in from another address than the attacker, until the attacker has used many.
 func TestShop_SignInLimit(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
-	s.value(t, "WITH rows AS (INSERT INTO signins SELECT n::text, '447700900012' FROM generate_series(1, 9) n) SELECT ''")
 	b := s.browser(t)
-	b.begin("447700900012")
+	for _, row := range []struct {
+		name, path    string
+		addr, started string // the address of the request, and of the starts before
+		before        int    // starts in the last hour
+		want          int
+	}{
+		{"last of the address", "/signins", "192.0.2.1", "192.0.2.1/32", 4, http.StatusCreated},
+		{"limit of the address", "/signins", "192.0.2.1", "192.0.2.1/32", 5, http.StatusForbidden},
+		{"app", "/app/signins", "192.0.2.1", "192.0.2.1/32", 5, http.StatusForbidden},
+		{"other address", "/signins", "192.0.2.2", "192.0.2.1/32", 5, http.StatusCreated},
+		{"same IPv6 subscriber", "/signins", "2001:db8:0:1::2", "2001:db8:0:1::/64", 5, http.StatusForbidden},
+		{"other IPv6 subscriber", "/signins", "2001:db8:0:2::1", "2001:db8:0:1::/64", 5, http.StatusCreated},
+		{"IPv4-mapped IPv6", "/signins", "::ffff:192.0.2.1", "192.0.2.1/32", 5, http.StatusForbidden},
+		{"last of the number", "/signins", "192.0.2.2", "192.0.2.1/32", 19, http.StatusCreated},
+		{"limit of the number", "/app/signins", "192.0.2.2", "192.0.2.1/32", 20, http.StatusForbidden},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			s.value(t, "WITH rows AS (DELETE FROM signins) SELECT ''")
+			s.value(t, "WITH rows AS (INSERT INTO signins SELECT '447700900012', $1, now() - interval '59 minutes' FROM generate_series(1, $2)) SELECT ''", row.started, row.before)
+			created := s.calls("phone_check.create")
+			s.deviceIP = row.addr
 
-	got := b.post("/signins", `{"phone_number": "+44 7700 900-012"}`)
-	app := b.post("/app/signins", `{"phone_number": "447700900012"}`)
-	b.begin("447700900014")
+			got := b.post(row.path, `{"phone_number": "+44 7700 900-012"}`)
 
-	if got.status != http.StatusForbidden || app.status != http.StatusForbidden || s.calls("phone_check.create") != 2 {
-		t.Errorf("status = %d and %d with %d checks, want 403 and 2: each one is charged", got.status, app.status, s.calls("phone_check.create"))
+			if got.status != row.want {
+				t.Errorf("response = %d %v, want %d", got.status, got.body, row.want)
+			}
+			if n := s.calls("phone_check.create") - created; (n == 1) != (row.want == http.StatusCreated) {
+				t.Errorf("%d checks: each one is charged", n)
+			}
+		})
+	}
+}
+
+func TestShop_SignInWithoutAddress(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.deviceIP = ""
+
+	got := s.browser(t).post("/signins", `{"phone_number": "447700900012"}`)
+
+	if got.status == http.StatusCreated || s.calls("phone_check.create") != 0 {
+		t.Errorf("response = %d %v, want an error and no check", got.status, got.body)
+	}
+	if want := "X-Real-IP is missing or not an IP address (set it in the proxy)"; !strings.Contains(s.log.String(), want) {
+		t.Errorf("log lacks %q", want)
+	}
+}
+
+func TestShop_SignInLimitConcurrent(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	var group sync.WaitGroup
+	for range 3 * addressLimit {
+		group.Go(func() { s.browser(t).post("/signins", `{"phone_number": "447700900012"}`) })
+	}
+
+	group.Wait()
+
+	if n := s.calls("phone_check.create"); n != addressLimit {
+		t.Errorf("%d checks, want %d: each one is charged", n, addressLimit)
 	}
 }
 

@@ -18,7 +18,8 @@ import (
 // anyone can send the Check URL to somebody else, who opens it. So what costs money or shows
 // personal data requires a session: see payout.
 //
-// Each request costs a check: limit them by address and by number.
+// Each request costs a check. nginx limits them by address; limit them by number, too, as allow
+// limits sign-ins.
 func (s *shop) signUp(w http.ResponseWriter, r *http.Request) {
 	number, ok := phoneNumber(w, r)
 	if !ok {
@@ -48,8 +49,8 @@ func (s *shop) signUp(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// signUpStatus responds with the status of a sign-up. Its ID is a secret of the app that started
-// it.
+// signUpStatus responds with the status of a sign-up, and nothing else. The ID is not a secret: it
+// is the reference of the check, which the service stores and logs contain.
 func (s *shop) signUpStatus(w http.ResponseWriter, r *http.Request) {
 	var status string
 	err := s.db.QueryRowContext(r.Context(), "SELECT status FROM signups WHERE id = $1", r.PathValue("id")).Scan(&status)

@@ -61,6 +61,8 @@ func TestBackend_SurvivesRestarts(t *testing.T) {
 	l.report(t, loaded, time.Since(begin))
 	l.payOut(ctx, t, l.signIn(ctx, t))
 	l.chooseMethod(ctx, t)
+	l.exceedLimit(ctx, t)
+	l.verifyAccessLog(t)
 }
 
 // startStack starts the stack, and stops it when the test ends.
@@ -105,7 +107,7 @@ func (l *load) signUpAll(ctx context.Context, t *testing.T) {
 	for range phones {
 		group.Go(func() {
 			for n := next.Add(1); n <= customers && ctx.Err() == nil; n = next.Add(1) {
-				if err := l.signUp(ctx, numberOf(int(n))); err != nil {
+				if err := l.signUp(ctx, int(n)); err != nil {
 					t.Errorf("customer %d: %v", n, err)
 				}
 				close(reached[done.Add(1)])
@@ -130,22 +132,25 @@ func (l *load) signUpAll(ctx context.Context, t *testing.T) {
 // numberOf returns the phone number of the n-th customer.
 func numberOf(n int) string { return fmt.Sprintf("4477009%05d", n) }
 
-// signUp signs a customer up and opens the Check URL. If the shop does not return one, the app of
-// the customer starts again.
-func (l *load) signUp(ctx context.Context, number string) error {
+// signUp signs the n-th customer up and opens the Check URL. If the shop does not return one, the
+// app of the customer starts again. Each customer has an address, because nginx limits the starts
+// from one.
+func (l *load) signUp(ctx context.Context, n int) error {
+	app := l.stack.Phone(fmt.Sprintf("127.1.%d.%d", n/250, n%250+1))
+	defer app.CloseIdleConnections()
 	for {
 		var response struct {
 			ID       string `json:"id"`
 			CheckURL string `json:"check_url"`
 		}
-		status, err := l.call(ctx, l.client, http.MethodPost, "/signups", map[string]string{"phone_number": number}, &response)
+		status, err := l.call(ctx, app, http.MethodPost, "/signups", map[string]string{"phone_number": numberOf(n)}, &response)
 		switch {
 		case err == nil && status == http.StatusCreated:
 			l.mu.Lock()
 			l.opened[response.ID] = true
 			l.mu.Unlock()
 			return open(ctx, l.client, response.CheckURL)
-		case err == nil && status/100 == 4:
+		case err == nil && status/100 == 4 && status != http.StatusTooManyRequests:
 			return fmt.Errorf("POST /signups: status %d", status)
 		case ctx.Err() != nil:
 			return ctx.Err()
@@ -200,7 +205,7 @@ func (l *load) call(ctx context.Context, client *http.Client, method, path strin
 	}
 	defer response.Body.Close()
 	text, err = io.ReadAll(response.Body)
-	if err != nil || response.StatusCode == http.StatusBadGateway { // a page of nginx
+	if err != nil || response.Header.Get("Content-Type") != "application/json" { // a page of nginx
 		return response.StatusCode, err
 	}
 	return response.StatusCode, json.Unmarshal(text, into)

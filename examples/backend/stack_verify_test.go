@@ -5,6 +5,9 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/http/cookiejar"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -220,5 +223,44 @@ func (l *load) chooseMethod(ctx context.Context, t *testing.T) {
 		if err != nil || status != http.StatusOK || response.Method != want {
 			t.Errorf("method from %s = %d %q, error %v; want %q", from, status, response.Method, err, want)
 		}
+	}
+}
+
+// exceedLimit sends more starts from one address than nginx passes on. They are invalid, so that
+// none creates a check.
+func (l *load) exceedLimit(ctx context.Context, t *testing.T) {
+	t.Helper()
+	const burst = 20
+	for _, path := range []string{"/signups", "/signins", "/app/signins", "/payouts"} {
+		app := l.stack.Phone("127.0.0.3")
+		rejected := false
+		for n := 0; n < 5*burst && !rejected; n++ {
+			status, err := l.call(ctx, app, http.MethodPost, path, nil, new(any))
+			rejected = status == http.StatusTooManyRequests
+			if err != nil || rejected && path == "/signups" && n < burst {
+				t.Fatalf("request %d of %s = %d, error %v; want at least %d before 429", n+1, path, status, err, burst)
+			}
+		}
+		if !rejected {
+			t.Errorf("%s has no limit: each start is charged", path)
+		}
+		if status, err := l.call(ctx, app, http.MethodGet, "/session", nil, new(any)); err != nil || status != http.StatusUnauthorized {
+			t.Errorf("GET /session = %d, error %v; want 401: only starts are limited", status, err)
+		}
+		if status, err := l.call(ctx, l.stack.Phone("127.0.0.4"), http.MethodPost, path, nil, new(any)); err != nil || status == http.StatusTooManyRequests {
+			t.Errorf("%s from another address = %d, error %v; want no limit", path, status, err)
+		}
+	}
+}
+
+// verifyAccessLog checks that the log of nginx contains redirects, but not their codes.
+func (l *load) verifyAccessLog(t *testing.T) {
+	t.Helper()
+	log, err := os.ReadFile(filepath.Join(l.stack.Dir, "nginx", "access.log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if text := string(log); !strings.Contains(text, "GET /api/redirect -> ") || strings.Contains(text, "?") {
+		t.Error("the access log lacks the redirect, or contains queries, which contain codes")
 	}
 }
