@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"log"
 	"net/http"
+	"strings"
 	"sync"
 
 	"github.com/idverify/idverify-go"
@@ -47,6 +48,10 @@ func newSite(origin string, client *idverify.Client, verifier *signature.Verifie
 		return nil, err
 	}
 	var users sync.Map // the number that is signed in, by session
+	login := http.Cookie{Name: "session", Path: "/", HttpOnly: true, SameSite: http.SameSiteLaxMode}
+	if strings.HasPrefix(origin, "https:") {
+		login.Name, login.Secure = "__Host-session", true // no other host of the domain can set it
+	}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, form) })
 	mux.HandleFunc("POST /start", func(w http.ResponseWriter, r *http.Request) {
@@ -62,13 +67,14 @@ func newSite(origin string, client *idverify.Client, verifier *signature.Verifie
 		if result.Verdict != idverify.VerdictYes {
 			return "" // the start page: verify in another way
 		}
-		session := rand.Text()
-		users.Store(session, result.Number)
-		http.SetCookie(w, &http.Cookie{Name: "session", Value: session, Path: "/", HttpOnly: true, SameSite: http.SameSiteLaxMode, Secure: origin[:5] == "https"})
+		session := login
+		session.Value = rand.Text()
+		users.Store(session.Value, result.Number)
+		http.SetCookie(w, &session)
 		return "/account"
 	}))
 	mux.HandleFunc("GET /account", func(w http.ResponseWriter, r *http.Request) {
-		if session, err := r.Cookie("session"); err == nil {
+		if session, err := r.Cookie(login.Name); err == nil {
 			if number, ok := users.Load(session.Value); ok {
 				fmt.Fprintln(w, "Signed in:", number)
 				return

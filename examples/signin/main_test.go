@@ -55,6 +55,26 @@ func TestSite_Rejects(t *testing.T) {
 	}
 }
 
+func TestSite_LoginCookie(t *testing.T) {
+	t.Parallel()
+	service := sandboxfake.New(t, sandboxfake.WithInMemory())
+	site, err := newSite("https://shop.example.com", service.Client(), service.Verifier([]string{"shop.example.com"}, nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	browser := service.Device().Client()
+	page, err := browser.PostForm(service.Handle("shop.example.com", site)+"/start", url.Values{"number": {"+44 7700 900 012"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	cookies := browser.Jar.Cookies(page.Request.URL)
+
+	if len(cookies) != 1 || cookies[0].Name != "__Host-session" {
+		t.Errorf("cookies = %v, want only __Host-session: another host of the domain could sign people in to its account", cookies)
+	}
+}
+
 // The functions below are snippets of README.md.
 
 func newLiveSite() (http.Handler, error) {
