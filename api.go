@@ -120,7 +120,7 @@ func sendRequest[J resourceJSON[T], T any](ctx context.Context, a *api, r reques
 	return v, err
 }
 
-// decode returns the resource in resp. It returns an error if that is not the requested resource.
+// decode returns the resource in resp. It returns an error if resp contains another resource.
 // It ignores unknown fields and the Content-Type.
 func decode[J resourceJSON[T], T any](resp response) (*T, error) {
 	var j J

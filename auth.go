@@ -32,8 +32,8 @@ const (
 	maxRefreshLead = time.Minute
 	// refreshPause is the minimum delay after a failed renewal while the current token is still valid.
 	refreshPause = 5 * time.Second
-	// waitMargin is the part of the timeout of a token request for which its callers wait longer, so
-	// that they usually get its error.
+	// Callers wait 1/waitMargin longer than the timeout of a token request, so that they usually get
+	// the error of the request.
 	waitMargin = 10
 	// maxPrevious is the number of replaced or dropped tokens that are still redacted, and of rejected
 	// tokens that drop recognizes.

@@ -53,9 +53,9 @@ func CredentialsFromEnv() (Credentials, error) {
 // should not cache credentials: after a rejection, it would return the rejected ones again.
 //
 // The context ends with the token request: after 30 s, or after the timeout of an attempt if that
-// is shorter. The token request then fails with [context.DeadlineExceeded], even if the source has
-// not returned; its result is ignored. Until then, other token requests wait for the result. If
-// five calls have not returned, the client starts no other one.
+// is shorter. The token request then fails with [context.DeadlineExceeded], and the result of the
+// source is ignored. Other token requests wait for the source until then. The client does not call
+// the source while five of its calls have not returned.
 //
 // An error of the source is retried like a token request that was not sent, see [RetryPolicy],
 // unless the service has just rejected the credentials. The operation's error matches it by
@@ -80,7 +80,8 @@ func (f CredentialsFunc) Credentials(ctx context.Context) (Credentials, error) {
 
 // CredentialsFile returns a source that reads the JSON of [Credentials] from the file with the
 // given path, each time that it is called. To rotate the credentials, rename a new file to path, so
-// that no reader sees half of it. Its errors contain neither the path nor parts of the file.
+// that no reader sees half of it. The file should have mode 0600. Its errors contain neither the
+// path nor parts of the file.
 func CredentialsFile(path string) CredentialsSource {
 	return CredentialsFunc(func(context.Context) (Credentials, error) {
 		text, err := os.ReadFile(path) //nolint:gosec // The caller chooses the file.

@@ -22,8 +22,8 @@ type PhoneCheckParams struct {
 	// CallbackURL receives the result. The default is the callback URL of the project.
 	CallbackURL string
 
-	// RedirectURL is where the service sends the device with a code. It requires version v0.2. The
-	// default is the redirect URL of the project.
+	// RedirectURL is the URL to which the service redirects the device with a code. It requires
+	// version v0.2. The default is the redirect URL of the product in the project.
 	RedirectURL string
 
 	// ReferenceID is your own ID for the check. Responses and the callback contain it. If it is unique
@@ -47,7 +47,8 @@ type PhoneCheck struct {
 	// COMPLETED.
 	Match Verdict
 
-	// CheckURL is the URL that the device must open. It is empty if it can no longer be opened.
+	// CheckURL is the URL that the device must open. CheckURL is empty once the URL can no longer be
+	// opened.
 	CheckURL string
 
 	ChargeAmount    json.Number // decimal

@@ -24,7 +24,7 @@ type SubscriberCheckParams struct {
 	CallbackURL string
 
 	// RedirectURL is the URL to which the service redirects the device with a code. It requires
-	// version v0.2. The default is the redirect URL of the project.
+	// version v0.2. The default is the redirect URL of the product in the project.
 	RedirectURL string
 
 	// ReferenceID is your own ID for the check. Responses and the callback contain it. If it is unique

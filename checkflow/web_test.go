@@ -206,8 +206,8 @@ func TestWeb_NextPage(t *testing.T) {
 	}
 }
 
-// TestWeb_Params checks what reaches the service, and what does not.
-func TestWeb_Params(t *testing.T) {
+// TestWeb_PassesParamsToCreate checks what reaches the service, and what does not.
+func TestWeb_PassesParamsToCreate(t *testing.T) {
 	t.Parallel()
 	var got idverify.PhoneCheckParams
 	var allowed string

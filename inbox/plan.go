@@ -108,7 +108,7 @@ func create[C any](ctx context.Context, i *Inbox, product idverify.Product, refe
 	if err != nil {
 		if discardErr := i.discard(ctx, reference, ""); discardErr != nil {
 			// Its sentinels would mean that no request was sent.
-			err = fmt.Errorf("%w; inbox: discard: %v", err, discardErr) //nolint:errorlint // see above
+			err = fmt.Errorf("%w; discard entry: %v", err, discardErr) //nolint:errorlint // see above
 		}
 		return nil, err
 	}

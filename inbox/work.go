@@ -9,39 +9,40 @@ import (
 	"time"
 )
 
-// Work calls do for each stored result, one after the other, until ctx ends, and then returns nil.
-// What do writes with tx is committed together with the mark that the entry is processed: it takes
+// Work calls fn for each stored result, one after the other, until ctx ends, and then returns nil.
+// What fn writes with tx is committed together with the mark that the entry is processed: it takes
 // effect once for each check. Effects outside of the database happen at least once: use the
 // Reference as their idempotency key.
 //
-// If do returns an error or panics, or the process is killed, tx is rolled back, and do is called
+// If fn returns an error or panics, or the process is killed, tx is rolled back, and fn is called
 // again after a pause that doubles from one second to ten minutes. Other entries are not delayed.
-// After a serialization failure or a deadlock, do is called again at once. After
+// After a serialization failure or a deadlock, fn is called again at once. After
 // [Options].MaxAttempts attempts the entry stops: it is counted in [Stats] and listed by
 // [Inbox.Stopped], and [Inbox.Retry] starts it again.
 //
 // Return every error of tx, and neither commit nor roll back tx. SQLite ends a transaction by
 // itself if the disk is full, a statement is interrupted or ON CONFLICT ROLLBACK applies. Later
-// statements of tx are then committed one by one. Work notices this when do returns: it does not
-// call do again, and the entry stops with Attempts 0. Verify its effects before Retry. If the
-// process is killed before the entry has stopped, do is called again.
+// statements of tx are then committed one by one. Work notices this when fn returns: it does not
+// call fn again, and the entry stops with Attempts 0. Verify its effects before Retry. If the
+// process is killed before the entry has stopped, fn is called again.
 //
 // Work notices a result stored by this Inbox immediately, and other results within a second. On
-// SQLite do holds the lock of the database, so it must be short. If ctx ends while do runs, Work
-// waits for it; the context of do ends too. If it then fails, the attempt does not count.
+// SQLite fn holds the lock of the database, so it must be short. If ctx ends while fn runs, Work
+// waits for fn, whose context ends too. If fn fails after ctx has ended, the attempt does not
+// count.
 //
 // Several goroutines may call Work, and on PostgreSQL several processes; each entry is processed by
 // one of them. On SQLite, use the same Inbox for all calls. For many machines use a job queue, see
 // [Options].OnResult. Work returns an error at once if OnResult is set, because the entries are
 // processed by it.
-func (i *Inbox) Work(ctx context.Context, do func(ctx context.Context, tx *sql.Tx, e Entry) error) error {
+func (i *Inbox) Work(ctx context.Context, fn func(ctx context.Context, tx *sql.Tx, e Entry) error) error {
 	if i.opts.OnResult != nil {
 		return errors.New("inbox: work: OnResult processes the results (use an Inbox without OnResult)")
 	}
 	poll := time.NewTicker(pollInterval)
 	defer poll.Stop()
 	for {
-		found, err := i.workOnce(ctx, do)
+		found, err := i.workOnce(ctx, fn)
 		switch {
 		case ctx.Err() != nil:
 			return nil
@@ -74,7 +75,7 @@ const maxAhead = maxPause + maxClockSkew
 
 // workOnce processes the entry that is due first, and reports whether there was one. An error is a
 // failure of the database.
-func (i *Inbox) workOnce(ctx context.Context, do resultFunc) (found bool, err error) {
+func (i *Inbox) workOnce(ctx context.Context, fn resultFunc) (found bool, err error) {
 	e, err := i.claim(ctx)
 	if err != nil || e == nil {
 		return false, err
@@ -83,7 +84,7 @@ func (i *Inbox) workOnce(ctx context.Context, do resultFunc) (found bool, err er
 	failure := errors.New("the process ended during the last attempt")
 	if e.Attempts <= i.opts.MaxAttempts {
 		var mine bool
-		if mine, failure = i.processClaimed(ctx, e, do); !mine {
+		if mine, failure = i.processClaimed(ctx, e, fn); !mine {
 			return true, nil // another process has claimed the entry in the meantime
 		}
 	}
@@ -162,12 +163,12 @@ func (i *Inbox) claimWhere(ctx context.Context, condition string, value, now int
 	return &claimed{Entry: e, due: due, pause: due - now}, nil
 }
 
-// processClaimed calls do in a transaction that also marks the entry as processed. It reports false
+// processClaimed calls fn in a transaction that also marks the entry as processed. It reports false
 // if another process has claimed the entry since.
-func (i *Inbox) processClaimed(ctx context.Context, e *claimed, do resultFunc) (mine bool, err error) {
+func (i *Inbox) processClaimed(ctx context.Context, e *claimed, fn resultFunc) (mine bool, err error) {
 	now := i.now()
 	marked, err := i.process(ctx, func(ctx context.Context, q querier) (*Entry, error) {
-		// This locks the row while do runs, so that no other process claims it.
+		// This locks the row while fn runs, so that no other process claims it.
 		result, err := q.ExecContext(ctx, "UPDATE idverify_checks SET due_at = NULL, done_at = $1 WHERE reference = $2 AND due_at = $3", now, e.Reference, e.due)
 		if err != nil {
 			return nil, err
@@ -176,9 +177,9 @@ func (i *Inbox) processClaimed(ctx context.Context, e *claimed, do resultFunc) (
 			return nil, err
 		}
 		return e.Entry, nil
-	}, do)
+	}, fn)
 	if ended, ok := errors.AsType[*endedError](err); ok {
-		s := stopping{reference: e.Reference, doneAt: now} // if do has committed the mark
+		s := stopping{reference: e.Reference, doneAt: now} // if fn has committed the mark
 		if ended.wrote {
 			s.dueAt = e.due
 		}

@@ -226,9 +226,9 @@ func (e *examination) discard(findings []int, detail string) {
 	}
 }
 
-// Run examines the receiver and reports each failed rule as an error of the test. The errors of the
-// same rules as in the text of a report include the command that sends their message again. Rules
-// that are not applicable are logged. Run must be called from the goroutine of the test.
+// Run examines the receiver and reports each failed rule as an error of the test. The first three
+// failures with different reasons include a curl command that sends the message again. Rules that
+// are not applicable are logged. Run must be called from the goroutine of the test.
 func Run(t testing.TB, r Receiver) {
 	t.Helper()
 	report, err := Examine(t.Context(), r)

@@ -126,8 +126,8 @@ func (e *examination) sendValid(ctx context.Context, s subject, change func(*att
 	return e.sendWhile(ctx, s, build, limited, maxRecovery)
 }
 
-// sendPatiently is like sendValid, for messages that a correct receiver accepts in the end. Like
-// the service, it sends a message again after a 503.
+// sendPatiently is like sendValid, but also sends the message again after a 503, as the service
+// does. Use it for messages that a correct receiver accepts in the end.
 func (e *examination) sendPatiently(ctx context.Context, s subject, build func(attack.Setup) *attack.Message) (attempt, error) {
 	busy := func(r response) bool {
 		return r.status == http.StatusTooManyRequests || r.status == http.StatusServiceUnavailable

@@ -29,7 +29,8 @@ func NewFlows(client redis.UniversalClient, opts *Options) (*Flows, error) {
 	return &Flows{s}, nil
 }
 
-// storedFlow is the value of the key of a flow. The texts of the user can be any bytes.
+// storedFlow is the JSON form of a Flow. Account and Data are []byte because they need not be
+// UTF-8.
 type storedFlow struct {
 	Owner   []byte          `json:"owner"`
 	State   checkflow.State `json:"state"`

@@ -63,8 +63,8 @@ type injection struct {
 
 // Inject makes calls fail: the n-th call that matches m gets the n-th fault, and further calls
 // pass. Calls that are rejected because of their token, path, scope or rate limit are not counted.
-// If several injections match a call, each counts it, and the call gets the fault of the latest one
-// that has a fault other than the zero Fault for it.
+// If several injections match, each counts the call. The most recent injection with a non-zero
+// fault for it applies.
 //
 // remove ends the injection, as [Server.Reset] does.
 //

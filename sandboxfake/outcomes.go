@@ -142,7 +142,7 @@ func failure(code, title, description string) choice {
 	return choice{code, title, description, rule{status: wire.StatusError, match: no, errorCode: code}}
 }
 
-// choiceNamed returns the choice with this value of `as`, or nil.
+// choiceNamed returns the choice with the given name, or nil.
 func choiceNamed(as string) *choice {
 	i := slices.IndexFunc(choices, func(c choice) bool { return c.as == as })
 	if i < 0 {
@@ -151,8 +151,8 @@ func choiceNamed(as string) *choice {
 	return &choices[i]
 }
 
-// chosenResult returns the result of a check whose Check URL is opened with a choice. Whether the
-// SIM was changed still depends on the number, if the sandbox has a match for it.
+// chosenResult returns the result of a check whose Check URL is opened with a choice. NoSIMChange
+// still comes from the number if the number matches.
 func chosenResult(ck *check, as string) *rule {
 	chosen := choiceNamed(as).result
 	if ck.product.period && chosen.match == yes {

@@ -32,10 +32,10 @@ const (
 // The first key lookup fetches the set. Later lookups fetch it again if its max-age has passed or
 // if it does not contain the key ID. Concurrent lookups share one fetch. Each waits for it until
 // its own context is done.
-//   - A valid response replaces the whole set, so removed keys no longer verify. A copy from a
-//     cache whose Age shows that it is older than the last valid set does not replace it: the last
-//     one remains in use for another minute, until MaxStale. After any other response, it also
-//     remains in use until MaxStale.
+//   - A valid response replaces the whole set, so removed keys no longer verify. A cached copy that
+//     is older than the set in use is ignored; if the max-age of that set has passed, the set is
+//     fetched again after a minute. After a failed fetch or an invalid response, the set remains in
+//     use until MaxStale.
 //   - Key IDs that are not in the set cause at most one fetch per MinRefetch in total. A lookup
 //     returns [ErrUnknownKey] only if the set was fetched after the lookup began and did not come
 //     from a cache. Otherwise it returns [ErrKeySource], because the key may be new.
@@ -299,9 +299,9 @@ const refreshOperation = "key set refresh"
 // 10 s before the call. The 10 s cover the timeout of a fetch and the resolution of the Age header.
 //
 // A cache between you and the service may ignore the request for a new copy. If the Age of the
-// response is MinRefetch or more, Refresh uses the set but returns an error. Later calls send no
-// request within MinRefetch of that fetch: they return the error once the copy is that old. Caches
-// that send no Age header are not noticed.
+// response is MinRefetch or more, Refresh uses the set but returns an error. Until MinRefetch has
+// passed since that fetch, later calls send no request; they return the same error as soon as the
+// copy is MinRefetch old. Caches that send no Age header are not noticed.
 //
 // Concurrent calls and key lookups share one fetch. During the delay after a failed fetch, Refresh
 // returns the error of that fetch without a request. It does not delay the fetches for key IDs that

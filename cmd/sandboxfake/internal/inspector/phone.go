@@ -298,7 +298,7 @@ func (p *pages) notOpened(w http.ResponseWriter, r *http.Request, checkID string
 		}
 		p.writeMessage(w, r, http.StatusBadGateway, message{Title: "No response", Text: []string{text}, Retry: check.CheckURL != ""})
 	case check.CheckURL == "":
-		// It was opened or expired meanwhile, for example by a second tap.
+		// The check expired or was opened in the meantime.
 		p.gone(w, r, check)
 	default:
 		text := fmt.Sprintf("The service responded with status %d, for example because of a fault that was set in the inspector. The check was not opened.", status)

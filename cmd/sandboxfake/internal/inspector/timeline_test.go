@@ -11,7 +11,7 @@ import (
 	"github.com/idverify/idverify-go/sandboxfake"
 )
 
-func TestNew_SaveTimeline(t *testing.T) {
+func TestInspector_SavesTimeline(t *testing.T) {
 	t.Parallel()
 	srv := start(t, "")
 	target := srv.Handle("shop.sandbox.test", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
