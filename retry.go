@@ -33,11 +33,10 @@ import (
 // once.
 //
 // All operations that need the same token share the token requests. If a request fails with a
-// transport error or one of the statuses above, they wait for the next one. It starts after a pause
-// of at most 1 s, which doubles with each failure to MaxWait, with jitter. A Retry-After header
-// sets the minimum, but no more than a minute (or MaxWait, if that is longer). If the remaining
-// pause exceeds MaxWait or the deadline of the context, the operation returns the last error at
-// once. While a token is valid, nothing waits.
+// transport error or one of the statuses above, the operations wait for the next one, which starts
+// after a pause of at most 1 s. The pause doubles with each failure, and the rules of the delays
+// apply to it, but a Retry-After header extends it to a minute at most, or to MaxWait if that is
+// longer. While a token is valid, nothing waits. docs/replicas.md shows the load of an outage.
 type RetryPolicy struct {
 	MaxAttempts int           // including the first; 4 by default, 1 disables retries
 	MinWait     time.Duration // 250 ms by default, or MaxWait if that is shorter

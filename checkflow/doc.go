@@ -1,11 +1,10 @@
 // Package checkflow binds a PhoneCheck to the session that started it: that of a browser ([Web]) or
 // of an app ([App]).
 //
-// A check proves that a device with the number opened the Check URL. It does not prove that this
-// device belongs to the person who asked: an attacker can start a check of a victim's number and
-// send the link to the victim. This package therefore uses version v0.2, in which the device that
-// opens the Check URL gets a code, and exchanges the code only for the session that started the
-// check. Only its verdict may sign in a person or attach a number to an account.
+// A check proves that a device with the number opened the Check URL, not who asked: see "What a
+// match proves" in README.md. This package therefore uses version v0.2, in which the device gets a
+// code, and exchanges the code only for the session that started the check. Only its verdict may
+// sign in a person or attach a number to an account.
 //
 // A Web creates a check in Start, sends the browser to the Check URL, and gets it back in Return:
 //

@@ -5,7 +5,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"testing"
 
@@ -75,21 +74,5 @@ func TestWalkthrough_Python(t *testing.T) {
 	t.Logf("\n%s", output)
 	if err != nil || !strings.HasSuffix(string(output), "the forged callback is rejected\n") {
 		t.Errorf("the walkthrough fails: %v\nlog of sandboxfake:\n%s", err, p.log.String())
-	}
-}
-
-func TestSandboxPage_ShowsWalkthrough(t *testing.T) {
-	t.Parallel()
-	script := readFile(t, "testdata/walkthrough/walkthrough.sh")
-
-	shown := regexp.MustCompile("(?s)```sh\n(.*?)\n```").FindAllStringSubmatch(readFile(t, "../../docs/sandbox.md"), -1)
-
-	if len(shown) != 1 {
-		t.Fatalf("the page shows %d parts of the script, want 1", len(shown))
-	}
-	for paragraph := range strings.SplitSeq(shown[0][1], "\n\n") {
-		if !strings.Contains(script, paragraph) {
-			t.Errorf("the page shows a paragraph that is not in the script:\n%s", paragraph)
-		}
 	}
 }

@@ -233,7 +233,8 @@ func target(r *http.Request) (host, requestURI string) {
 
 var targetCode = regexp.MustCompile("(?s)```go\n([^`]*func target\\(.*?)```")
 
-// TestProductionPage_TargetCode checks that the function target on the page equals the one in this file.
+// TestProductionPage_TargetCode checks that the function target on the page equals the one in this
+// file.
 // The other Go code of the page is in examples/readme_test.go.
 func TestProductionPage_TargetCode(t *testing.T) {
 	t.Parallel()
