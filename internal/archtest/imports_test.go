@@ -37,7 +37,6 @@ var importRules = []importRule{
 	{pkg: "internal/synctest"},
 	{pkg: "internal/tooltest"},
 	{pkg: "internal/timeline", local: "internal/redact"},
-	{pkg: "internal/release"},
 	{pkg: "signature", local: "internal/redact internal/verifierlog", external: "github.com/lestrrat-go/jwx/v2/jwk"},
 	{pkg: "internal/attack", local: "signature"},
 	{pkg: ".", local: "internal/redact internal/renewals internal/verifierlog internal/wire signature", external: "github.com/hashicorp/go-retryablehttp golang.org/x/oauth2"},
