@@ -545,9 +545,9 @@ func tokenRetryable(err error) (retryAfter time.Duration, retryable bool) {
 // while the tokens in the cache of c are valid, it sends no request, so it does not notice that
 // credentials were deleted.
 //
-// An error that matches [ErrUnauthorized], or a [*TokenError] with [CodeInvalidScope], means that
-// the credentials are wrong; if a TokenError has status 401 and no Code, check the base URL and any
-// proxy. After any other error, the service may be unavailable.
+// An error that matches [ErrUnauthorized] or [ErrForbidden] means that the credentials are wrong;
+// if a [*TokenError] has status 401 and no Code, check the base URL and any proxy. After any other
+// error, the service may be unavailable.
 func (c *Client) CheckCredentials(ctx context.Context, scopes ...Scope) error {
 	if len(scopes) == 0 {
 		scopes = []Scope{ScopePhoneCheck, ScopeSIMCheck, ScopeSubscriberCheck}

@@ -1168,8 +1168,8 @@ func TestClient_CheckCredentials(t *testing.T) {
 		t.Errorf("wrong credentials: error = %v, want ErrUnauthorized", err)
 	}
 	workspace := must(idverify.NewClient(srv.URL(), srv.ConsoleCredentials(), idverify.WithHTTPClient(srv.HTTPClient())))(t)
-	if e, ok := errors.AsType[*idverify.TokenError](workspace.CheckCredentials(t.Context())); !ok || e.Code != idverify.CodeInvalidScope {
-		t.Errorf("workspace credentials: error = %v, want code invalid_scope", e)
+	if err := workspace.CheckCredentials(t.Context()); !errors.Is(err, idverify.ErrForbidden) {
+		t.Errorf("workspace credentials: error = %v, want ErrForbidden", err)
 	}
 }
 

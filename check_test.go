@@ -796,7 +796,7 @@ func TestClient_WrongCredentials(t *testing.T) {
 	if e, ok := errors.AsType[*idverify.TokenError](wrongErr); !ok || e.Code != "invalid_client" || !errors.Is(wrongErr, idverify.ErrUnauthorized) {
 		t.Errorf("error with a wrong secret = %v, want invalid_client", wrongErr)
 	}
-	if e, ok := errors.AsType[*idverify.TokenError](workspaceErr); !ok || e.Code != "invalid_scope" || !strings.Contains(workspaceErr.Error(), "NewConsole") {
+	if e, ok := errors.AsType[*idverify.TokenError](workspaceErr); !ok || e.Code != "invalid_scope" || !errors.Is(workspaceErr, idverify.ErrForbidden) || !strings.Contains(workspaceErr.Error(), "NewConsole") {
 		t.Errorf("error with workspace credentials = %v, want invalid_scope and a mention of NewConsole", workspaceErr)
 	}
 }

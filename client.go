@@ -101,7 +101,7 @@ func (c *Client) JWKSURL() string { return c.api.base + wire.JWKS.Path }
 // renews the token in the last tenth of its lifetime, at most one minute before Expiry. Token
 // requests are retried: see [RetryPolicy].
 //
-// If the credentials do not allow a scope, the error is a [*TokenError] with [CodeInvalidScope].
+// If the credentials do not allow a scope, the error matches [ErrForbidden].
 func (c *Client) Token(ctx context.Context, scopes ...Scope) (*oauth2.Token, error) {
 	return c.api.token(ctx, scopes)
 }

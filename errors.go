@@ -50,7 +50,7 @@ var (
 	ErrInsufficientBalance = errors.New("insufficient balance")
 
 	// ErrForbidden means that the scope of the credentials or the role of the member does not allow
-	// the operation.
+	// the operation. A [*TokenError] with code invalid_scope matches it too.
 	ErrForbidden = errors.New("forbidden")
 
 	// ErrNotFound means that the resource does not exist, belongs to another project or workspace, or
@@ -138,7 +138,6 @@ const (
 	CodeCurrencyFixed           = "currency_fixed"            // the first top-up sets the currency permanently
 	CodeCurrencyNotSupported    = "currency_not_supported"
 	CodeInvalidClient           = "invalid_client" // TokenError: the credentials are wrong
-	CodeInvalidScope            = "invalid_scope"  // TokenError: the credentials do not allow a scope
 )
 
 // Error implements error. The text consists of operation, status, code, "outcome unknown" if
@@ -164,7 +163,8 @@ func (e *Error) Is(target error) bool {
 
 // TokenError is a response with which the token endpoint rejected a request (RFC 6749, section
 // 5.2). It matches [ErrUnauthorized] for code invalid_client, which means that the credentials are
-// wrong, and for status 401. It matches [ErrRateLimited] for status 429.
+// wrong, and for status 401; [ErrForbidden] for code invalid_scope, which means that the
+// credentials do not allow a scope; and [ErrRateLimited] for status 429.
 type TokenError struct {
 	Status      int    // HTTP status
 	Code        string // for example "invalid_client"; empty if the body is not an OAuth error
@@ -210,11 +210,14 @@ func (e *TokenError) Error() string {
 	}.String()
 }
 
-// Is reports whether target is [ErrUnauthorized] or [ErrRateLimited] and applies to e.
+// Is reports whether target is [ErrUnauthorized], [ErrForbidden] or [ErrRateLimited] and applies to
+// e.
 func (e *TokenError) Is(target error) bool {
 	switch target {
 	case ErrUnauthorized:
 		return e.Code == wire.InvalidClient || e.Status == http.StatusUnauthorized
+	case ErrForbidden:
+		return e.Code == wire.InvalidScope
 	case ErrRateLimited:
 		return e.Status == http.StatusTooManyRequests
 	}

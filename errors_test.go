@@ -657,7 +657,7 @@ func TestTokenError_Is(t *testing.T) {
 		{400, "invalid_client", idverify.ErrUnauthorized, "client ID and secret"},
 		{401, "", idverify.ErrUnauthorized, "(not a response of the token endpoint: check the base URL and any proxy)"},
 		{401, "another_code", idverify.ErrUnauthorized, ""},
-		{400, "invalid_scope", nil, "NewConsole"},
+		{400, "invalid_scope", idverify.ErrForbidden, "NewConsole"},
 		{400, "invalid_request", nil, "(check for a proxy that changes requests)"},
 		{400, "unsupported_grant_type", nil, "(check the base URL)"},
 		{400, "", nil, ""},

@@ -335,7 +335,6 @@ func TestConstants_EqualWire(t *testing.T) {
 		{idverify.CodeCurrencyFixed, wire.CurrencyFixed},
 		{idverify.CodeCurrencyNotSupported, wire.CurrencyNotSupported},
 		{idverify.CodeInvalidClient, wire.InvalidClient},
-		{idverify.CodeInvalidScope, wire.InvalidScope},
 		{string(idverify.StatusAccepted), wire.StatusAccepted},
 		{string(idverify.StatusPending), wire.StatusPending},
 		{string(idverify.StatusCompleted), wire.StatusCompleted},

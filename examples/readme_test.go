@@ -58,8 +58,7 @@ func liveClient(ctx context.Context, baseURL string, credentials idverify.Creden
 		return err
 	}
 	err = client.CheckCredentials(ctx, idverify.ScopePhoneCheck) // the scopes of your products
-	rejected, ok := errors.AsType[*idverify.TokenError](err)
-	if errors.Is(err, idverify.ErrUnauthorized) || ok && rejected.Code == idverify.CodeInvalidScope {
+	if errors.Is(err, idverify.ErrUnauthorized) || errors.Is(err, idverify.ErrForbidden) {
 		return err // after any other error, the service may be unavailable
 	}
 	use(client)

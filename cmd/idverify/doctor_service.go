@@ -326,15 +326,10 @@ func (d *doctorRun) checkToken(ctx context.Context) diagnosis {
 		return sick("unavailable", "%v", err)
 	}
 	_, err = client.Token(ctx, idverify.ScopePhoneCheck)
-	if e, ok := errors.AsType[*idverify.TokenError](err); ok {
-		switch {
-		case e.Code == idverify.CodeInvalidClient:
-			return sick("rejected", "the service does not know the client ID, or the secret is wrong (invalid_client)")
-		case e.Code == idverify.CodeInvalidScope:
-			err = nil // the credentials are right
-		}
+	if e, ok := errors.AsType[*idverify.TokenError](err); ok && e.Code == idverify.CodeInvalidClient {
+		return sick("rejected", "the service does not know the client ID, or the secret is wrong (invalid_client)")
 	}
-	if err != nil {
+	if err != nil && !errors.Is(err, idverify.ErrForbidden) { // without this scope, the credentials are right
 		return sick("unavailable", "%v", err)
 	}
 	return healthy("accepted by the service")
@@ -348,7 +343,7 @@ func (d *doctorRun) checkScopes(ctx context.Context) diagnosis {
 	var missing []string
 	for _, scope := range productScopes {
 		_, err := client.Token(ctx, scope)
-		if e, ok := errors.AsType[*idverify.TokenError](err); ok && e.Code == idverify.CodeInvalidScope {
+		if errors.Is(err, idverify.ErrForbidden) {
 			missing = append(missing, string(scope))
 			continue
 		}

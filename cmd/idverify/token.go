@@ -37,7 +37,7 @@ func token(ctx context.Context, p *program, args []string) int {
 	ctx, cancel := c.limit(ctx)
 	defer cancel()
 	got, err := c.client.Token(ctx, scopes...)
-	if e, ok := errors.AsType[*idverify.TokenError](err); ok && e.Code == idverify.CodeInvalidScope {
+	if errors.Is(err, idverify.ErrForbidden) {
 		return c.fail(err, "set -scope to scopes of these credentials: those of a project can have "+strings.Join(scopeNames(productScopes[:]), ", ")+"; those of a workspace, "+string(idverify.ScopeConsole))
 	}
 	if err != nil {

@@ -29,8 +29,8 @@ func (s *shop) connect(ctx context.Context, c config, pool *pgxpool.Pool) error 
 	if err != nil {
 		return err
 	}
-	if rejected, ok := errors.AsType[*idverify.TokenError](s.client.CheckCredentials(ctx)); ok && (errors.Is(rejected, idverify.ErrUnauthorized) || rejected.Code == idverify.CodeInvalidScope) {
-		return rejected // after any other error the service may be unavailable
+	if err := s.client.CheckCredentials(ctx); errors.Is(err, idverify.ErrUnauthorized) || errors.Is(err, idverify.ErrForbidden) {
+		return err // after any other error the service may be unavailable
 	}
 	s.keys, err = s.client.NewJWKS(nil)
 	inserter, inserterErr := river.NewClient(riverdatabasesql.New(s.db), &river.Config{Logger: s.log})
