@@ -36,7 +36,7 @@ type Callback struct {
 	CreatedAt      time.Time
 	UpdatedAt      time.Time
 	NetworkID      string // only if COMPLETED
-	ErrorCode      string // only if ERROR, for example "mno_timeout"
+	ErrorCode      string // only if ERROR, for example ErrorCodeMNOTimeout
 	ReferenceID    string // set by the creator of the check, who may not be you: decide by CheckID instead
 
 	Body []byte // the signed body

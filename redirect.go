@@ -18,7 +18,7 @@ import (
 type Redirect struct {
 	CheckID          string
 	Code             string     // for one call of Complete; empty if ErrorCode is set
-	ErrorCode        string     // why there is no code, for example "mno_timeout"; the check has ended as ERROR
+	ErrorCode        string     // why there is no code, for example ErrorCodeMNOTimeout; the check has ended as ERROR
 	ErrorDescription string     // explanation for people; escape it in HTML
 	Query            url.Values // all parameters except those of the signature, including those of your redirect URL
 }

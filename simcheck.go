@@ -56,7 +56,7 @@ type SIMCheck struct {
 	UpdatedAt       time.Time
 	TTL             time.Duration // 0 if the service does not report it
 	NetworkID       string        // the mobile network; only if COMPLETED
-	ErrorCode       string        // only if ERROR, for example "mno_server_error"
+	ErrorCode       string        // only if ERROR, for example ErrorCodeMNOServerError
 	ReferenceID     string
 }
 

@@ -72,7 +72,7 @@ type SubscriberCheck struct {
 	UpdatedAt       time.Time
 	TTL             time.Duration // time from CreatedAt until the check expires
 	NetworkID       string        // the mobile network; only if COMPLETED
-	ErrorCode       string        // only if ERROR, for example "mno_timeout"
+	ErrorCode       string        // only if ERROR, for example ErrorCodeMNOTimeout
 	ReferenceID     string
 	CallbackURL     string // empty if the check uses the callback URL of the project
 }

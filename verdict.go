@@ -97,6 +97,20 @@ func (s CheckStatus) Final() bool {
 	return s == StatusCompleted || s == StatusExpired || s == StatusError
 }
 
+// Values of ErrorCode of a check, a [Callback] or a [Redirect]. Other values are possible. For what
+// to do after each of them, see docs/errors.md.
+const (
+	ErrorCodeNotMobileIP        = "not_mobile_ip"         // the device did not use its mobile data connection
+	ErrorCodeMNONotSupported    = "mno_not_supported"     // the mobile network is not supported
+	ErrorCodeMNOTimeout         = "mno_timeout"           // the mobile network did not respond in time
+	ErrorCodeMNOUserNotFound    = "mno_user_not_found"    // the mobile network does not know the subscriber
+	ErrorCodeMNOResponseError   = "mno_response_error"    // the mobile network returned an invalid response
+	ErrorCodeMNOServerError     = "mno_server_error"      // the mobile network failed
+	ErrorCodeMNONoDataAvailable = "mno_no_data_available" // the mobile network has no data about the number
+	ErrorCodeIPMismatch         = "ip_mismatch"           // the Check URL was opened from another address than PhoneIP
+	ErrorCodeIPMSISDNMismatch   = "ip_msisdn_mismatch"    // the address does not belong to the number
+)
+
 // Product is a product of the service. Unknown values are kept as the service sent them.
 type Product string
 

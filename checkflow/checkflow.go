@@ -77,7 +77,7 @@ type Config struct {
 type Result struct {
 	Verdict   idverify.Verdict // of the service, for the only exchange, by the session that started the check
 	Reason    Reason           // why Verdict is unknown, otherwise empty
-	ErrorCode string           // of the service if Reason is ReasonEnded, for example "not_mobile_ip"; may be empty
+	ErrorCode string           // of the service if Reason is ReasonEnded, for example idverify.ErrorCodeNotMobileIP; may be empty
 
 	CheckID string
 	Number  string // the number that Start got, digits only; not verified unless Verdict is yes

@@ -36,7 +36,7 @@ type Entry struct {
 	Match          idverify.Verdict // unknown unless COMPLETED, and for a SIMCheck
 	NoSIMChange    idverify.Verdict // unknown unless COMPLETED, for a PhoneCheck, and for a SubscriberCheck unless Match is yes
 	NetworkID      string           // only if COMPLETED
-	ErrorCode      string           // only if ERROR, for example "mno_timeout"
+	ErrorCode      string           // only if ERROR, for example idverify.ErrorCodeMNOTimeout
 	ChargeAmount   json.Number      // decimal; empty if it is not known
 	ChargeCurrency string
 	Source         Source    // where the result came from

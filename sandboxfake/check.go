@@ -204,7 +204,7 @@ func (s *service) openCheck(c *call) (any, error) {
 	case c.as != "":
 		ck.chosen = chosenResult(ck, c.as)
 	case ck.phoneIP != nil && *ck.phoneIP != c.remoteIP():
-		ck.chosen = chosenResult(ck, ipMismatch)
+		ck.chosen = chosenResult(ck, idverify.ErrorCodeIPMismatch)
 	}
 	if c.noted = s.note(ck, eventOpened, ck.opened); c.noted != nil {
 		c.noted.as = c.as
@@ -223,7 +223,7 @@ func (s *service) openCheck(c *call) (any, error) {
 		view.Code = ck.code
 	}
 	target := s.redirectURL(ck)
-	if target == "" && ck.errorCode == wire.NotMobileIP {
+	if target == "" && ck.errorCode == idverify.ErrorCodeNotMobileIP {
 		return nil, newProblem(wire.NotMobileIP, "")
 	}
 	if target == "" {

@@ -71,27 +71,21 @@ const (
 	no  = idverify.VerdictNo
 )
 
-// Error codes of checks with status ERROR, in addition to [wire.NotMobileIP].
-const (
-	mnoServerError = "mno_server_error" // of every sandbox number
-	ipMismatch     = "ip_mismatch"      // of WithPhoneIPCheck
-)
-
 // Sandbox results by suffix. The first row with a matching suffix applies, so rows with two digits
 // come first.
 var (
 	phoneCheckRules = []rule{
-		{suffixes: "00 55 99", status: wire.StatusError, match: no, errorCode: mnoServerError},
+		{suffixes: "00 55 99", status: wire.StatusError, match: no, errorCode: idverify.ErrorCodeMNOServerError},
 		{suffixes: "0 2 4 6 8", status: wire.StatusCompleted, match: yes},
 		{suffixes: "1 3 5 7 9", status: wire.StatusCompleted, match: no},
 	}
 	simCheckRules = []rule{
-		{suffixes: "99", status: wire.StatusError, errorCode: mnoServerError},
+		{suffixes: "99", status: wire.StatusError, errorCode: idverify.ErrorCodeMNOServerError},
 		{suffixes: "0 1 2 3 4", status: wire.StatusCompleted, noSIMChange: yes},
 		{suffixes: "5 6 7 8 9", status: wire.StatusCompleted, noSIMChange: no},
 	}
 	subscriberCheckRules = []rule{
-		{suffixes: "00 55 99", status: wire.StatusError, match: no, errorCode: mnoServerError},
+		{suffixes: "00 55 99", status: wire.StatusError, match: no, errorCode: idverify.ErrorCodeMNOServerError},
 		{suffixes: "0 2 4", status: wire.StatusCompleted, match: yes, noSIMChange: yes},
 		{suffixes: "6 8", status: wire.StatusCompleted, match: yes, noSIMChange: no},
 		{suffixes: "1 3 5 7 9", status: wire.StatusCompleted, match: no},
@@ -126,15 +120,15 @@ var choices = []choice{
 	{asPhone, "This is the phone", "The mobile network confirms the number.", rule{status: wire.StatusCompleted, match: yes}},
 	{asOtherSIM, "Another SIM", "The SIM in use has another number.", rule{status: wire.StatusCompleted, match: no}},
 	{asOffline, "Network down", "The phone cannot open the check. It expires now.", rule{status: wire.StatusExpired}},
-	failure(wire.NotMobileIP, "On Wi-Fi", "The device is not connected to a mobile network."),
-	failure(wire.MNONotSupported, "Unsupported network", "The mobile network is not supported."),
-	failure("mno_timeout", "Network timeout", "The mobile network did not respond in time."),
-	failure("mno_user_not_found", "Unknown subscriber", "The mobile network does not know the subscriber."),
-	failure("mno_response_error", "Invalid response", "The mobile network returned an invalid response."),
-	failure(mnoServerError, "Network failure", "The mobile network failed."),
-	failure("mno_no_data_available", "No data", "The mobile network has no data about the number."),
-	failure(ipMismatch, "Another address", "The Check URL was opened from another address than that of phone_ip."),
-	failure(wire.IPMSISDNMismatch, "Address of another number", "The address does not belong to the number."),
+	failure(idverify.ErrorCodeNotMobileIP, "On Wi-Fi", "The device is not connected to a mobile network."),
+	failure(idverify.ErrorCodeMNONotSupported, "Unsupported network", "The mobile network is not supported."),
+	failure(idverify.ErrorCodeMNOTimeout, "Network timeout", "The mobile network did not respond in time."),
+	failure(idverify.ErrorCodeMNOUserNotFound, "Unknown subscriber", "The mobile network does not know the subscriber."),
+	failure(idverify.ErrorCodeMNOResponseError, "Invalid response", "The mobile network returned an invalid response."),
+	failure(idverify.ErrorCodeMNOServerError, "Network failure", "The mobile network failed."),
+	failure(idverify.ErrorCodeMNONoDataAvailable, "No data", "The mobile network has no data about the number."),
+	failure(idverify.ErrorCodeIPMismatch, "Another address", "The Check URL was opened from another address than that of phone_ip."),
+	failure(idverify.ErrorCodeIPMSISDNMismatch, "Address of another number", "The address does not belong to the number."),
 }
 
 // failure returns a choice with status ERROR.
@@ -181,7 +175,7 @@ func decide(rules []rule, number string) rule {
 			}
 		}
 	}
-	return rule{status: wire.StatusError, errorCode: mnoServerError}
+	return rule{status: wire.StatusError, errorCode: idverify.ErrorCodeMNOServerError}
 }
 
 func (r rule) outcome() Outcome {

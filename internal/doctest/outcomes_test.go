@@ -94,6 +94,13 @@ func TestErrors_ErrorCodes(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("error codes in docs/%s (-fake +page):\n%s", errorsPage, diff)
 	}
+	var constants []string
+	for _, value := range constantValues(t, ".", "ErrorCodeNotMobileIP") {
+		constants = append(constants, "`"+value+"`")
+	}
+	if diff := cmp.Diff(constants, got); diff != "" {
+		t.Errorf("error codes in docs/%s (-constants +page):\n%s", errorsPage, diff)
+	}
 }
 
 // rowWithEnding returns the first row whose first cell lists an ending of text.
