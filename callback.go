@@ -25,7 +25,7 @@ import (
 //
 // The service may send a callback more than once: process each CheckID once.
 type Callback struct {
-	Product     Product // for an unknown kind, its name; fields other than Body may then be empty
+	Product     Product // if unknown, its name; fields other than Body may then be empty
 	CheckID     string
 	Status      CheckStatus
 	Match       Verdict // unknown unless COMPLETED, and for an unknown Product
@@ -45,14 +45,14 @@ type Callback struct {
 // ParseCallback decodes a message that [signature.Verifier.VerifyCallback] returned.
 // [CallbackHandler] verifies and decodes.
 //
-// For the kinds phone_check and subscriber_check it returns an error if the body is not a check.
-// For an unknown kind, it decodes the fields that it knows, and Match and NoSIMChange are unknown.
-// The error does not contain the body.
+// For the products phone_check and subscriber_check it returns an error if the body is not a check.
+// For an unknown product, it decodes the fields that it knows, and Match and NoSIMChange are
+// unknown. The error does not contain the body.
 func ParseCallback(m *signature.Message) (*Callback, error) {
 	if m == nil {
 		return nil, errors.New("idverify: parse callback: the message is nil")
 	}
-	c := &Callback{Product: productOf(m.Kind), Body: m.Body}
+	c := &Callback{Product: productOf(m.Product), Body: m.Body}
 	known := c.Product == ProductPhoneCheck || c.Product == ProductSubscriberCheck
 
 	var j checkJSON
@@ -61,7 +61,7 @@ func ParseCallback(m *signature.Message) (*Callback, error) {
 		err = j.valid()
 	}
 	if err != nil && known {
-		return nil, fmt.Errorf("idverify: parse callback of kind %s: unusable body: %s", c.Product, decodeReason(err))
+		return nil, fmt.Errorf("idverify: parse callback of product %s: unusable body: %s", c.Product, decodeReason(err))
 	}
 	c.CheckID = j.CheckID
 	c.Status = j.Status
@@ -88,7 +88,7 @@ func ParseCallback(m *signature.Message) (*Callback, error) {
 //	     the service retries, up to six attempts in all
 //
 // handle must return an error if it could not store the callback, and nil if it stored it before.
-// Callbacks of unknown kinds are passed to it too.
+// Callbacks of unknown products are passed to it too.
 //
 // handle must decide whether the check is yours: see [Callback]. If a CheckID is not stored, Create
 // may not have returned yet. Return an error while CreatedAt is recent, so that the service
@@ -134,7 +134,7 @@ func (u *unhandled) log(text string) {
 		checkID = u.callback.CheckID
 	}
 	u.logger.ErrorContext(u.request.Context(), "idverify: callback not handled",
-		slog.String("kind", u.message.Kind), slog.String("check_id", checkID), slog.String("error", text))
+		slog.String("product", u.message.Product), slog.String("check_id", checkID), slog.String("error", text))
 }
 
 // respondToPanic responds with 500 to a panic, logs and continues it.

@@ -28,8 +28,8 @@ func TestParseCallback_AllFields(t *testing.T) {
 	t.Parallel()
 	created := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	for _, tt := range []struct {
-		fixture, kind string
-		want          idverify.Callback
+		fixture, product string
+		want             idverify.Callback
 	}{
 		{"callback_phone_check.json", "phone_check", idverify.Callback{
 			Product: idverify.ProductPhoneCheck, CheckID: "0c8b1f7e-5a43-4d0e-9b62-7f1d3a5c9e21", ReferenceID: "sign-up 42", Status: idverify.StatusCompleted, Match: idverify.VerdictYes,
@@ -48,7 +48,7 @@ func TestParseCallback_AllFields(t *testing.T) {
 			t.Parallel()
 			tt.want.Body = fixture(t, tt.fixture)
 
-			got, err := idverify.ParseCallback(&signature.Message{Kind: tt.kind, Body: tt.want.Body})
+			got, err := idverify.ParseCallback(&signature.Message{Product: tt.product, Body: tt.want.Body})
 
 			if err != nil {
 				t.Fatal(err)
@@ -75,14 +75,14 @@ func TestParseCallback_InvalidBody(t *testing.T) {
 		"invalid time":       `{"check_id":"a","status":"COMPLETED","created_at":"447700900000"}`,
 		"ttl as list":        `{"check_id":"a","status":"COMPLETED","ttl":[447700900000]}`,
 	} {
-		for _, kind := range []string{"phone_check", "subscriber_check"} {
-			c, err := idverify.ParseCallback(&signature.Message{Kind: kind, Body: []byte(body)})
+		for _, product := range []string{"phone_check", "subscriber_check"} {
+			c, err := idverify.ParseCallback(&signature.Message{Product: product, Body: []byte(body)})
 
 			if err == nil || c != nil {
-				t.Errorf("%s, %s: error = nil, callback = %+v, want an error", kind, name, c)
+				t.Errorf("%s, %s: error = nil, callback = %+v, want an error", product, name, c)
 			}
-			if err != nil && (strings.Contains(err.Error(), "447700900000") || !strings.Contains(err.Error(), kind)) {
-				t.Errorf("%s, %s: error = %q, want one that names the kind and does not contain the body", kind, name, err)
+			if err != nil && (strings.Contains(err.Error(), "447700900000") || !strings.Contains(err.Error(), product)) {
+				t.Errorf("%s, %s: error = %q, want one that names the product and does not contain the body", product, name, err)
 			}
 		}
 	}
@@ -94,17 +94,17 @@ func TestParseCallback_InvalidBody(t *testing.T) {
 func TestParseCallback_UnknownValues(t *testing.T) {
 	t.Parallel()
 
-	c, err := idverify.ParseCallback(&signature.Message{Kind: "invoice", Body: []byte("total: 1")})
+	c, err := idverify.ParseCallback(&signature.Message{Product: "invoice", Body: []byte("total: 1")})
 	if err != nil {
 		t.Fatal(err)
 	}
-	later, err := idverify.ParseCallback(&signature.Message{Kind: "phone_check", Body: []byte(`{"check_id":"a","status":"FROZEN","new_field":[1]}`)})
+	later, err := idverify.ParseCallback(&signature.Message{Product: "phone_check", Body: []byte(`{"check_id":"a","status":"FROZEN","new_field":[1]}`)})
 	if err != nil {
 		t.Fatal(err)
 	}
 
 	if c.Product != "invoice" || string(c.Body) != "total: 1" {
-		t.Errorf("callback = %+v, want kind invoice and its body", c)
+		t.Errorf("callback = %+v, want product invoice and its body", c)
 	}
 	if later.Status != "FROZEN" || later.Match != idverify.VerdictUnknown || later.Status.Final() {
 		t.Errorf("callback = %+v, want status FROZEN without a match", later)
@@ -116,7 +116,7 @@ func TestCallbackHandler_Statuses(t *testing.T) {
 	good := string(fixture(t, "callback_phone_check.json"))
 	for _, tt := range []struct {
 		name    string
-		kind    string
+		product string
 		body    string
 		keys    signature.KeySource
 		spoil   func(*http.Request)
@@ -125,8 +125,8 @@ func TestCallbackHandler_Statuses(t *testing.T) {
 		handled int
 	}{
 		{"handled", "phone_check", good, testKeys(), nil, acceptCallback, 204, 1},
-		{"unknown kind", "invoice", "{}", testKeys(), nil, acceptCallback, 204, 1},
-		{"changed kind", "phone_check", good, testKeys(), func(r *http.Request) { r.Header.Set("X-Service-Callback", "subscriber_check") }, acceptCallback, 400, 0},
+		{"unknown product", "invoice", "{}", testKeys(), nil, acceptCallback, 204, 1},
+		{"changed product", "phone_check", good, testKeys(), func(r *http.Request) { r.Header.Set("X-Service-Callback", "subscriber_check") }, acceptCallback, 400, 0},
 		{"changed body", "phone_check", good, testKeys(), func(r *http.Request) {
 			r.Body = io.NopCloser(strings.NewReader(strings.Replace(good, "true", "tru3", 1)))
 		}, acceptCallback, 400, 0},
@@ -151,7 +151,7 @@ func TestCallbackHandler_Statuses(t *testing.T) {
 				handled++
 				return tt.handle(ctx, c)
 			})
-			r := signedCallback(t, tt.kind, tt.body)
+			r := signedCallback(t, tt.product, tt.body)
 			if tt.spoil != nil {
 				tt.spoil(r)
 			}
@@ -168,8 +168,8 @@ func TestCallbackHandler_Statuses(t *testing.T) {
 			if body := w.Body.String(); tt.want == 500 && body != "Internal Server Error\n" || strings.Contains(body, "database") {
 				t.Errorf("body = %q, want only the status text", body)
 			}
-			if tt.want == 500 && (!strings.Contains(log.String(), "kind="+tt.kind) || tt.handled == 1 && !strings.Contains(log.String(), "check_id=0c8b1f7e-5a43-4d0e-9b62-7f1d3a5c9e21") || !strings.Contains(log.String(), " error=")) {
-				t.Errorf("log = %q, want the kind, the check ID and the error", log.String())
+			if tt.want == 500 && (!strings.Contains(log.String(), "product="+tt.product) || tt.handled == 1 && !strings.Contains(log.String(), "check_id=0c8b1f7e-5a43-4d0e-9b62-7f1d3a5c9e21") || !strings.Contains(log.String(), " error=")) {
+				t.Errorf("log = %q, want the product, the check ID and the error", log.String())
 			}
 			if (tt.want == 204) != (log.Len() == 0) {
 				t.Errorf("log = %q, want records only for callbacks that were not handled", log.String())
@@ -228,7 +228,7 @@ func TestCallbackHandler_Panic(t *testing.T) {
 				t.Errorf("log of net/http = %q, want the panic", panicLog.String())
 			}
 			record := verifierLog.String()
-			if strings.Count(record, "\n") != 1 || !strings.Contains(record, `"level":"ERROR","msg":"idverify: callback not handled","kind":"phone_check","check_id":"`) ||
+			if strings.Count(record, "\n") != 1 || !strings.Contains(record, `"level":"ERROR","msg":"idverify: callback not handled","product":"phone_check","check_id":"`) ||
 				!strings.Contains(record, site) || !strings.Contains(record, tt.log) || strings.Contains(record, "447700900012") {
 				t.Errorf("log of the verifier = %q, want one record with %q", record, tt.log)
 			}
@@ -311,8 +311,8 @@ func FuzzParseCallback(f *testing.F) {
 		f.Add("phone_check", fixture(f, name))
 	}
 	f.Add("invoice", []byte(`{"check_id":1}`))
-	f.Fuzz(func(t *testing.T, kind string, body []byte) {
-		c, err := idverify.ParseCallback(&signature.Message{Kind: kind, Body: body})
+	f.Fuzz(func(t *testing.T, product string, body []byte) {
+		c, err := idverify.ParseCallback(&signature.Message{Product: product, Body: body})
 		if (c == nil) == (err == nil) {
 			t.Fatalf("callback = %v, error = %v, want one of them", c, err)
 		}
@@ -362,10 +362,10 @@ func (unavailableKeys) PublicKey(context.Context, string) (*rsa.PublicKey, error
 func acceptCallback(context.Context, *idverify.Callback) error { return nil }
 
 // signedCallback returns a signed callback as a server receives it.
-func signedCallback(t testing.TB, kind, body string) *http.Request {
+func signedCallback(t testing.TB, product, body string) *http.Request {
 	t.Helper()
 	r := httptest.NewRequest(http.MethodPost, "https://shop.sandbox.test/callbacks?source=idverify", nil)
-	r.Header.Set("X-Service-Callback", kind)
+	r.Header.Set("X-Service-Callback", product)
 	if err := signer(t).SignCallback(r, []byte(body)); err != nil {
 		t.Fatal(err)
 	}

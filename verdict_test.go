@@ -81,7 +81,7 @@ func TestVerdict_CallbackProduct(t *testing.T) {
 // parseVerdicts returns the verdicts of a callback.
 func parseVerdicts(t *testing.T, kind, body string) string {
 	t.Helper()
-	c, err := idverify.ParseCallback(&signature.Message{Kind: kind, Body: []byte(body)})
+	c, err := idverify.ParseCallback(&signature.Message{Product: kind, Body: []byte(body)})
 	if err != nil {
 		t.Fatal(err)
 	}

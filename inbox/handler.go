@@ -82,7 +82,7 @@ func (i *Inbox) handle(w http.ResponseWriter, r *http.Request, deadline time.Tim
 	case OutcomeIgnored:
 		level = slog.LevelWarn
 	}
-	attrs := []slog.Attr{slog.String("outcome", string(outcome)), slog.String("kind", message.Kind), slog.String("check_id", checkID)}
+	attrs := []slog.Attr{slog.String("outcome", string(outcome)), slog.String("product", message.Product), slog.String("check_id", checkID)}
 	if ended, ok := errors.AsType[*endedError](err); ok {
 		// Not that of the callback, which the creator of the check has chosen.
 		attrs = append(attrs, slog.String("reference", ended.reference))

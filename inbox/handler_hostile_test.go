@@ -36,8 +36,8 @@ func TestHandler_HostileValues(t *testing.T) {
 			status           int
 			outcome, level   string
 		}{
-			{"unknown kind", "age_check", signedBody(i.backend, completed), 204, "ignored", "WARN"},
-			{"unknown kind without JSON", "age_check", "text", 204, "ignored", "WARN"},
+			{"unknown product", "age_check", signedBody(i.backend, completed), 204, "ignored", "WARN"},
+			{"unknown product without JSON", "age_check", "text", 204, "ignored", "WARN"},
 			{"SIMCheck", "sim_check", signedBody(i.backend, completed), 204, "ignored", "WARN"},
 			{"other product", "subscriber_check", signedBody(i.backend, completed), 204, "ignored", "WARN"},
 			{"not final", "phone_check", signedBody(i.backend, `"status":"PENDING","match":true`), 204, "ignored", "WARN"},

@@ -16,7 +16,7 @@
 //
 // No span or metric contains a token, a secret, a phone number, an address or a URL. Attributes of
 // metrics have few distinct values: they contain no text that a service or a sender chose, except
-// the kind of verified callbacks.
+// the product of verified callbacks.
 //
 // # Spans
 //
@@ -43,7 +43,7 @@
 // [ObserveVerifier] creates no span. It adds attributes to the span of the HTTP server, if any:
 //
 //	idverify.operation         "callback" or "redirect"
-//	idverify.callback.kind     kind of a verified callback, for example "phone_check"
+//	idverify.product           product of a verified callback, for example "phone_check"
 //	idverify.key_id            ID of the key of a verified message
 //	idverify.reason            reason why the message was not verified, for example "ErrHost"
 //	idverify.alert             true for a failure that a sender cannot have caused; missing otherwise
@@ -73,7 +73,7 @@
 //
 // Attempts have the attributes of their spans, except the number of previous attempts and the
 // request ID. Retries have idverify.operation and error.type. Messages have idverify.operation,
-// idverify.callback.kind, error.type and idverify.alert. Operations of the inbox have
+// idverify.product, error.type and idverify.alert. Operations of the inbox have
 // idverify.operation, idverify.outcome and idverify.product, the lag has only idverify.product; the
 // values are those of inbox.Event. The gauges have no attributes.
 //

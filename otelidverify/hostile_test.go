@@ -45,7 +45,7 @@ func TestClientOption_Cardinality(t *testing.T) {
 	}
 }
 
-// TestObserveVerifier_Cardinality sends forged messages with distinct paths, kinds and key IDs.
+// TestObserveVerifier_Cardinality sends forged messages with distinct paths, products and key IDs.
 func TestObserveVerifier_Cardinality(t *testing.T) {
 	t.Parallel()
 	r := newTelemetry()
@@ -67,7 +67,7 @@ func TestObserveVerifier_Cardinality(t *testing.T) {
 		ctx, span := r.caller(t.Context())
 		req := httptest.NewRequestWithContext(ctx, http.MethodPost, fmt.Sprintf("https://shop.example.com/callbacks/invented-%d", i), strings.NewReader("{}"))
 		req.Header.Set("Date", date)
-		req.Header.Set("X-Service-Callback", fmt.Sprintf("invented-kind-%d", i))
+		req.Header.Set("X-Service-Callback", fmt.Sprintf("invented-product-%d", i))
 		req.Header.Set("Digest", "SHA-256=RBNvo1WzZ4oRRq0W9+hknpT7T8If536DEMBg9hyq/4o=")
 		req.Header.Set("Authorization", fmt.Sprintf(`Signature keyId="invented-key-%d",algorithm="rsa-sha256",headers="(request-target) host date x-service-callback digest",signature="AAAA"`, i))
 		if _, err := verifier.VerifyCallback(req); err == nil {

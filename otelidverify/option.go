@@ -20,7 +20,6 @@ const (
 	retryKey          = attribute.Key("idverify.retry")
 	outcomeUnknownKey = attribute.Key("idverify.outcome_unknown")
 	requestIDKey      = attribute.Key("idverify.request_id")
-	callbackKindKey   = attribute.Key("idverify.callback.kind")
 	keyIDKey          = attribute.Key("idverify.key_id")
 	reasonKey         = attribute.Key("idverify.reason")
 	alertKey          = attribute.Key("idverify.alert")

@@ -139,7 +139,7 @@ func TestClientOption_Concurrent(t *testing.T) {
 			if _, err := client.PhoneChecks.List(t.Context(), idverify.ListOptions{}); err != nil {
 				t.Error(err)
 			}
-			observe(context.Background(), signature.Verification{Operation: "callback", Kind: "phone_check"})
+			observe(context.Background(), signature.Verification{Operation: "callback", Product: "phone_check"})
 		})
 	}
 	all.Wait()
@@ -147,7 +147,7 @@ func TestClientOption_Concurrent(t *testing.T) {
 	want := []string{
 		"idverify.client.attempt.duration{http.response.status_code=200,idverify.operation=phone_check.list,idverify.retry=false} 1000",
 		"idverify.client.attempt.duration{http.response.status_code=200,idverify.operation=token.create,idverify.retry=false} 1",
-		"idverify.verification.duration{idverify.callback.kind=phone_check,idverify.operation=callback} 1000",
+		"idverify.verification.duration{idverify.operation=callback,idverify.product=phone_check} 1000",
 	}
 	got := r.series(t)
 	if len(got) != len(want) || got[0] != want[0] || got[1] != want[1] || got[2] != want[2] {

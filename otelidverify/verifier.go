@@ -23,8 +23,8 @@ func ObserveVerifier(opts ...Option) func(context.Context, signature.Verificatio
 	return func(ctx context.Context, v signature.Verification) {
 		span := trace.SpanFromContext(ctx)
 		attributes := []attribute.KeyValue{operationKey.String(v.Operation)}
-		if v.Kind != "" {
-			attributes = append(attributes, callbackKindKey.String(v.Kind))
+		if v.Product != "" {
+			attributes = append(attributes, productKey.String(v.Product))
 		}
 		span.SetAttributes(attributes...)
 		if v.Err == nil {

@@ -86,9 +86,9 @@ func TestObserveVerifier_Verified(t *testing.T) {
 	if _, err := r.keys.PublicKey(t.Context(), keyID); err != nil {
 		t.Errorf("idverify.key_id = %q, want the ID of a key of the service: %v", keyID, err)
 	}
-	want := []string{"POST /callbacks < : Unset idverify.callback.kind=phone_check idverify.key_id=" + keyID}
+	want := []string{"POST /callbacks < : Unset idverify.key_id=" + keyID + " idverify.product=phone_check"}
 	r.wantSpans(t, want)
-	wantSeries := []string{"idverify.verification.duration{idverify.callback.kind=phone_check,idverify.operation=callback} 1"}
+	wantSeries := []string{"idverify.verification.duration{idverify.operation=callback,idverify.product=phone_check} 1"}
 	r.wantSeries(t, wantSeries)
 }
 

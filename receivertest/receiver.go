@@ -58,7 +58,7 @@ type Receiver struct {
 	// Probe observes and controls the receiver, for the rules that need more than its responses.
 	Probe Probe
 
-	// CallbackHeader is the name of the header with the kind of a callback. The default is
+	// CallbackHeader is the name of the header with the product of a callback. The default is
 	// x-service-callback.
 	CallbackHeader string
 

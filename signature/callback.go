@@ -32,7 +32,7 @@ func (v *Verifier) callback(r *http.Request) (*Message, error) {
 	if err != nil {
 		return nil, err
 	}
-	if m.kind == "" {
+	if m.product == "" {
 		return nil, newError(ErrMalformed, "callback header is empty")
 	}
 	digest, ok := parseDigest(m.digest)
@@ -61,7 +61,7 @@ func (v *Verifier) callback(r *http.Request) (*Message, error) {
 	if err := v.accept(r.Context(), &m, signature, date); err != nil {
 		return nil, err
 	}
-	result.Message = Message{KeyID: m.keyID, Date: date, Kind: m.kind, Body: body}
+	result.Message = Message{KeyID: m.keyID, Date: date, Product: m.product, Body: body}
 	if _, query, ok := strings.Cut(m.target, "?"); ok {
 		result.Query, _ = url.ParseQuery(query) // like url.URL.Query: malformed pairs are skipped
 	}
@@ -102,8 +102,8 @@ func (v *Verifier) receivedCallback(m *message, r *http.Request, buf []byte) (si
 	if m.date, err = requiredValue(r.Header, "Date", proxyAdvice); err != nil {
 		return nil, err
 	}
-	m.kindName = v.header.name
-	if m.kind, err = requiredValue(r.Header, v.header.key, "check VerifierOptions.CallbackHeader and your proxy"); err != nil {
+	m.productHeader = v.header.name
+	if m.product, err = requiredValue(r.Header, v.header.key, "check VerifierOptions.CallbackHeader and your proxy"); err != nil {
 		return nil, err
 	}
 	m.digest, err = requiredValue(r.Header, "Digest", proxyAdvice)

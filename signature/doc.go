@@ -34,7 +34,7 @@
 //
 // For each [Message] the verifier checks that
 //   - the service signed it: an RSA-SHA256 signature by a key of the service's key set covers the
-//     request target, the host and the date, and for a callback also its kind and digest;
+//     request target, the host and the date, and for a callback also its product and digest;
 //   - it was sent to one of your hosts;
 //   - its date is within the allowed clock skew, 5 s by default;
 //   - the body of a callback matches the signed digest;

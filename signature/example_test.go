@@ -34,7 +34,7 @@ func Example() {
 	}
 	handler := verifier.RequireCallback(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		m, _ := signature.MessageFromContext(r.Context())
-		fmt.Printf("%s: %s\n", m.Kind, m.Body)
+		fmt.Printf("%s: %s\n", m.Product, m.Body)
 		w.WriteHeader(http.StatusNoContent)
 	}))
 
@@ -89,7 +89,7 @@ func ExampleVerifier_VerifyCallback() {
 			w.WriteHeader(http.StatusBadRequest)
 			return
 		}
-		fmt.Println(m.Kind)
+		fmt.Println(m.Product)
 		w.WriteHeader(http.StatusNoContent)
 	})
 
@@ -183,7 +183,7 @@ func ExampleVerifierOptions_observe() {
 	results := make(map[string]int) // use a counter that is safe for concurrent use
 	verifier, err := signature.NewVerifier(exampleKeys(), []string{"api.example.com"}, &signature.VerifierOptions{
 		Observe: func(_ context.Context, v signature.Verification) {
-			results[v.Operation+" "+cmp.Or(v.Reason, "verified "+v.Kind)]++
+			results[v.Operation+" "+cmp.Or(v.Reason, "verified "+v.Product)]++
 		},
 	})
 	if err != nil {

@@ -287,7 +287,7 @@ func (e *examination) otherChanges() []Change {
 		if redact.Text(name) != name {
 			name = "another header"
 		}
-		changes = append(changes, Change{"callback header", "the service sent the kind in " + name, "configure the verifier with this name (in Go, with VerifierOptions.CallbackHeader)"})
+		changes = append(changes, Change{"callback header", "the service sent the product in " + name, "configure the verifier with this name (in Go, with VerifierOptions.CallbackHeader)"})
 	}
 	if c, ok := e.clock(); ok {
 		changes = append(changes, c)
@@ -295,7 +295,7 @@ func (e *examination) otherChanges() []Change {
 	return changes
 }
 
-// callbackHeader returns the covered header that contains the kind of the callback: that of the
+// callbackHeader returns the covered header that contains the product of the callback: that of the
 // verifier, or else the only one that is not another header of every callback.
 func (e *examination) callbackHeader() string {
 	own := e.v.header.name

@@ -217,8 +217,8 @@ func (e *examination) headers(name string) dimension {
 		}
 	}
 	if strings.Contains(name, "callback") {
-		for _, kind := range []string{"phone_check", "sim_check", "subscriber_check"} {
-			d.add(kind, "a proxy removed or changed it")
+		for _, product := range []string{"phone_check", "sim_check", "subscriber_check"} {
+			d.add(product, "a proxy removed or changed it")
 		}
 	}
 	return d

@@ -396,7 +396,7 @@ func TestVerifier_ExplainCallbackHeader(t *testing.T) {
 
 	got := newVerifier(t, signature.VerifierOptions{}).Explain(t.Context(), r, nil)
 
-	checkExplanation(t, got, []string{"callback header: the service sent the kind in x-acme-callback: configure the verifier with this name"})
+	checkExplanation(t, got, []string{"callback header: the service sent the product in x-acme-callback: configure the verifier with this name"})
 }
 
 func TestVerifier_ExplainMaxBody(t *testing.T) {

@@ -22,8 +22,8 @@ import (
 
 // received is the message and the body that a handler received.
 type received struct {
-	Kind, Body, Query string
-	Read              string // from r.Body
+	Product, Body, Query string
+	Read                 string // from r.Body
 }
 
 // recorder returns a handler that records the message in got and responds with 204.
@@ -35,7 +35,7 @@ func recorder(got *received) http.Handler {
 			return
 		}
 		read, _ := io.ReadAll(r.Body)
-		*got = received{m.Kind, string(m.Body), m.Query.Encode(), string(read)}
+		*got = received{m.Product, string(m.Body), m.Query.Encode(), string(read)}
 		w.WriteHeader(http.StatusNoContent)
 	})
 }

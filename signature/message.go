@@ -16,14 +16,14 @@ import (
 // The owner of the check is not verified. Another customer of the service can use your callback
 // URL, so compare the check_id with those of your own checks.
 type Message struct {
-	KeyID string     // ID of the key that signed the message
-	Date  time.Time  // time of the signature, in UTC
-	Kind  string     // value of the callback header, for example phone_check; empty for a redirect
-	Body  []byte     // body of a callback; shared with r.Body, do not modify it
-	Query url.Values // query of the URL; without authorization and date if a redirect
+	KeyID   string     // ID of the key that signed the message
+	Date    time.Time  // time of the signature, in UTC
+	Product string     // value of the callback header, for example phone_check; empty for a redirect
+	Body    []byte     // body of a callback; shared with r.Body, do not modify it
+	Query   url.Values // query of the URL; without authorization and date if a redirect
 }
 
-// callbackHeader is the header that contains the kind of a callback.
+// callbackHeader is the header that contains the product of a callback.
 type callbackHeader struct {
 	name     string   // in lower case
 	key      string   // canonical form of name
@@ -43,14 +43,14 @@ func redirectCoverage() []string { return []string{"(request-target)", "host", "
 // message contains the parts of a message that is being verified or signed.
 type message struct {
 	authorization
-	method       string // lower case
-	target       string // path and query
-	host         string
-	date         string
-	kindName     string // name of the callback header, in lower case; received callbacks only
-	kind, digest string // values of this header and of digest; received callbacks only
-	header       http.Header
-	key          *rsa.PublicKey // the key that verified the signature; nil before that
+	method          string // lower case
+	target          string // path and query
+	host            string
+	date            string
+	productHeader   string // name of the callback header, in lower case; received callbacks only
+	product, digest string // values of this header and of digest; received callbacks only
+	header          http.Header
+	key             *rsa.PublicKey // the key that verified the signature; nil before that
 }
 
 // checkCoverage returns an error if the signature does not cover a required name, covers a name
@@ -97,8 +97,8 @@ func (m *message) signingString(text []byte) ([]byte, error) {
 		// Already read from the header of a callback; a lookup by name would allocate the canonical key.
 		case name == "digest" && m.digest != "":
 			text = append(text, m.digest...)
-		case name == m.kindName && m.kind != "":
-			text = append(text, m.kind...)
+		case name == m.productHeader && m.product != "":
+			text = append(text, m.product...)
 		default:
 			value, err := onlyValue(m.header[http.CanonicalHeaderKey(name)])
 			if err != nil {

@@ -36,7 +36,7 @@ func TestVerifier_CoveredValueBytes(t *testing.T) {
 
 		m, err := v.VerifyCallback(r)
 
-		if valid := i >= ' ' && i != 0x7f || i == '\t'; valid && (err != nil || m.Kind != kind) {
+		if valid := i >= ' ' && i != 0x7f || i == '\t'; valid && (err != nil || m.Product != kind) {
 			t.Errorf("byte %#x: error = %v, want none", i, err)
 		} else if !valid && !errors.Is(err, signature.ErrMalformed) {
 			t.Errorf("byte %#x: error = %v, want ErrMalformed", i, err)

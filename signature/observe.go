@@ -15,7 +15,7 @@ import (
 // metric.
 type Verification struct {
 	Operation string        // "callback" or "redirect"
-	Kind      string        // Message.Kind, for example phone_check; empty for a redirect, or if not verified
+	Product   string        // Message.Product, for example phone_check; empty for a redirect, or if not verified
 	KeyID     string        // Message.KeyID; empty if not verified
 	Reason    string        // name of the reason, such as "ErrHost"; empty if verified
 	Err       error         // error that the method returns, an [*Error]; nil if verified
@@ -49,7 +49,7 @@ func (v *Verifier) verify(operation string, r *http.Request, check func(*Verifie
 			o.Reason, o.Alert = e.ReasonName(), logLevel(err) == slog.LevelError
 		}
 		if m != nil {
-			o.Kind, o.KeyID = m.Kind, m.KeyID
+			o.Product, o.KeyID = m.Product, m.KeyID
 		}
 		v.callObserve(r.Context(), o)
 	}

@@ -123,7 +123,7 @@ func TestVerifier_ObservesEachReason(t *testing.T) {
 					want.KeyID = keyID
 				}
 				if c.reason == "" && kind.name == "callback" {
-					want.Kind = "phone_check"
+					want.Product = "phone_check"
 				}
 				r := c.request(t, kind)
 
@@ -169,7 +169,7 @@ func TestVerifier_ObserveHidesForgedContent(t *testing.T) {
 		got = signature.Verification{}
 		handlerOf(v, kind, http.NotFoundHandler()).ServeHTTP(httptest.NewRecorder(), request(t, w))
 
-		if got.Operation != kind.name || got.Kind != "" || got.KeyID != "" || got.Reason != (&signature.Error{Reason: a.Want}).ReasonName() {
+		if got.Operation != kind.name || got.Product != "" || got.KeyID != "" || got.Reason != (&signature.Error{Reason: a.Want}).ReasonName() {
 			t.Errorf("%s: observed %+v, want only reason %v", a.Name, got, a.Want)
 		}
 		if text := fmt.Sprintf("%+v", got); strings.Contains(text, "example.net") || strings.Contains(text, "passwd") {

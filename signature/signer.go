@@ -27,7 +27,7 @@ type Signer struct {
 
 // SignerOptions configures [NewSigner]. The zero value of a field selects its default.
 type SignerOptions struct {
-	CallbackHeader string           // name of the header with the kind of a callback; default x-service-callback
+	CallbackHeader string           // name of the header with the product of a callback; default x-service-callback
 	Base64Digest   bool             // encode the digest in base64 instead of hexadecimal
 	Now            func() time.Time // returns the date of messages; default time.Now
 }
@@ -57,9 +57,9 @@ func NewSigner(keyID string, key *rsa.PrivateKey, opts *SignerOptions) (*Signer,
 // SignCallback turns r into a signed callback with the given body. It sets Body, GetBody,
 // ContentLength and the headers Date, Digest and Authorization, and Content-Type if it is missing.
 //
-// r must be a POST request, and its callback header must contain the kind, for example phone_check.
-// The request target is r.RequestURI, or r.URL.RequestURI() if that is empty, as in client
-// requests. Sign each attempt again, because the date is part of the signature.
+// r must be a POST request, and its callback header must contain the product, for example
+// phone_check. The request target is r.RequestURI, or r.URL.RequestURI() if that is empty, as in
+// client requests. Sign each attempt again, because the date is part of the signature.
 func (s *Signer) SignCallback(r *http.Request, body []byte) error {
 	if r.Method != http.MethodPost {
 		return errors.New("signature: sign callback: method must be POST")
@@ -68,7 +68,7 @@ func (s *Signer) SignCallback(r *http.Request, body []byte) error {
 		return errors.New("signature: sign callback: request has no host")
 	}
 	if len(r.Header[s.header.key]) != 1 || r.Header.Get(s.header.key) == "" {
-		return fmt.Errorf("signature: sign callback: request must have exactly one non-empty header %s (set it to the kind of the callback)", s.header.name)
+		return fmt.Errorf("signature: sign callback: request must have exactly one non-empty header %s (set it to the product of the callback)", s.header.name)
 	}
 	m := message{method: "post", host: hostOf(r), header: r.Header}
 	var err error

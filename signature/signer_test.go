@@ -67,7 +67,7 @@ func TestSigner_SignCallback(t *testing.T) {
 					t.Fatal(err)
 				}
 				defer response.Body.Close()
-				if response.StatusCode != http.StatusNoContent || got == nil || string(got.Body) != body || got.Kind != "subscriber_check" {
+				if response.StatusCode != http.StatusNoContent || got == nil || string(got.Body) != body || got.Product != "subscriber_check" {
 					t.Errorf("response = %d, want 204 and the signed callback", response.StatusCode)
 				}
 				if r.ContentLength != int64(len(body)) || r.Header.Get("Content-Type") != "application/json" {

@@ -53,7 +53,7 @@ type VerifierOptions struct {
 	// one store. See [NewMemoryReplayStore].
 	Replay ReplayStore
 
-	// CallbackHeader is the name of the header that contains the kind of a callback. The
+	// CallbackHeader is the name of the header that contains the product of a callback. The
 	// default is x-service-callback.
 	CallbackHeader string
 

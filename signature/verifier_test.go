@@ -29,7 +29,7 @@ func TestVerifier_VerifyCallback(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := &signature.Message{KeyID: keyID, Date: now, Kind: "phone_check", Body: []byte(body), Query: map[string][]string{"tenant": {"7"}}}
+	want := &signature.Message{KeyID: keyID, Date: now, Product: "phone_check", Body: []byte(body), Query: map[string][]string{"tenant": {"7"}}}
 	if diff := cmp.Diff(want, m); diff != "" {
 		t.Errorf("message (-want +got):\n%s", diff)
 	}
@@ -55,7 +55,7 @@ func TestVerifier_AcceptsCallbackVariants(t *testing.T) {
 		{"base64 digest", set("Digest", "SHA-256="+base64.StdEncoding.EncodeToString(sum[:])), nil},
 		{"upper-case digest", set("Digest", fmt.Sprintf("SHA-256=%X", sum)), nil},
 		{"lower-case digest algorithm", edit("Digest", "SHA", "sha"), nil},
-		{"unknown kind", set("X-Service-Callback", "telepathy_check"), nil},
+		{"unknown product", set("X-Service-Callback", "telepathy_check"), nil},
 		{"covered names reordered", covering("digest date x-service-callback host (request-target)"), nil},
 		{"more headers covered", covering(allCovered(" content-type content-length")), nil},
 		{"duplicate header, not covered", nil, func(w *attack.Message) { w.Add("X-Trace", "1"); w.Add("X-Trace", "2") }},

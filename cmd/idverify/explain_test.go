@@ -156,7 +156,7 @@ func TestExplain_Flags(t *testing.T) {
 		{"invalid time", valid, []string{"-at", "yesterday"}, exitUsage, "expected a time"},
 		{"invalid path", valid, []string{"-path", "callbacks"}, exitUsage, "expected a path"},
 		{"path", strings.Replace(valid, "/callbacks/phone", "/x", 1), []string{"-jwks", mine, "-host", "api.example.com", "-path", "/callbacks/phone"}, exitProblem, "path: signed for the registered path /callbacks/phone"},
-		{"callback header", valid, []string{"-jwks", mine, "-host", "api.example.com", "-callback-header", "x-other"}, exitProblem, "the service sent the kind in x-service-callback"},
+		{"callback header", valid, []string{"-jwks", mine, "-host", "api.example.com", "-callback-header", "x-other"}, exitProblem, "the service sent the product in x-service-callback"},
 		{"no key set", valid, []string{"-host", "api.example.com"}, exitError, "IDVERIFY_BASE_URL is missing"},
 		{"closed port", valid, []string{"-jwks", "https://" + unusedAddress, "-host", "api.example.com"}, exitError, "\nNext: check the port of -jwks, and that the server runs"},
 		{"no file", valid, []string{"-jwks", "missing.json", "-host", "api.example.com"}, exitError, "no such file"},

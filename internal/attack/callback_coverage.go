@@ -24,7 +24,7 @@ func uncoveredAttacks() []Attack {
 			row{"signature of a redirect", covering("(request-target) host date"), nil, signature.ErrCoverage},
 			row{"only date covered", covering("date"), nil, signature.ErrCoverage},
 		),
-		group(Attack{Severity: Medium, Strict: true, Reason: "The kind of a callback selects how its body is read, so it must be signed."},
+		group(Attack{Severity: Medium, Strict: true, Reason: "The product of a callback selects how its body is read, so it must be signed."},
 			row{"kind not covered", covering("(request-target) host date digest"), nil, signature.ErrCoverage},
 		),
 	)

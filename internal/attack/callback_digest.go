@@ -38,7 +38,7 @@ func kindAttacks() []Attack {
 		group(Attack{Severity: High, Reason: "The kind selects how the body is read, so a result of one product must not become one of another."},
 			row{"different kind", nil, func(m *Message, s Setup) { m.Set(s.header(), s.otherProduct()) }, signature.ErrSignature},
 		),
-		group(Attack{Severity: Medium, Strict: true, Reason: "The service names the kind of each callback."},
+		group(Attack{Severity: Medium, Strict: true, Reason: "The service names the product of each callback."},
 			row{"empty kind", set("{kind}", ""), nil, signature.ErrMalformed},
 		),
 	)

@@ -162,7 +162,7 @@ func TestCallbacks_Custom(t *testing.T) {
 	if sent.json()["body"] != body || sent.json()["url"] != r.url {
 		t.Errorf("the page sends %s, want the fields of the form", sent.body)
 	}
-	if got := r.next(t); got.message == nil || string(got.message.Body) != body || got.message.Kind != "phone_check" {
+	if got := r.next(t); got.message == nil || string(got.message.Body) != body || got.message.Product != "phone_check" {
 		t.Errorf("callback %+v, want a signed one with the body of the form", got)
 	}
 	pg.waitFor(`!document.querySelector("#callback-dialog").open`)
