@@ -95,7 +95,7 @@ type Result string
 const (
 	ResultPass          Result = "pass"
 	ResultFail          Result = "fail"
-	ResultNotApplicable Result = "not applicable" // Finding.Detail contains the reason
+	ResultNotApplicable Result = "not_applicable" // Finding.Detail contains the reason
 )
 
 // Failed returns the findings of failed rules.

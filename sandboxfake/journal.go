@@ -8,6 +8,7 @@ import (
 	"maps"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/idverify/idverify-go"
@@ -282,10 +283,13 @@ type AttemptResult string
 const (
 	ResultAcknowledged AttemptResult = "acknowledged" // 2XX
 	ResultRejected     AttemptResult = "rejected"     // 3XX or 4XX
-	ResultTimedOut     AttemptResult = "timed out"    // no response within 10 s
+	ResultTimedOut     AttemptResult = "timed_out"    // no response within 10 s
 	ResultUnreachable  AttemptResult = "unreachable"  // connection failed or lost
 	ResultFailed       AttemptResult = "failed"       // 5XX
 )
+
+// text returns the result for people.
+func (r AttemptResult) text() string { return strings.ReplaceAll(string(r), "_", " ") }
 
 // Deliveries returns the callbacks in the journal, oldest first: at most 1,024, or the limit of
 // [WithJournalLimit]. See [Server.DroppedDeliveries]. The result shares no memory with the server.
@@ -350,9 +354,9 @@ func (s *service) lastAttempt() string {
 	case last == nil:
 		return "no attempt has ended"
 	case last.Status == 0:
-		return fmt.Sprintf("last attempt: %s, no response", last.Result)
+		return fmt.Sprintf("last attempt: %s, no response", last.Result.text())
 	}
-	return fmt.Sprintf("last attempt: %s, status %d", last.Result, last.Status)
+	return fmt.Sprintf("last attempt: %s, status %d", last.Result.text(), last.Status)
 }
 
 // Redeliver queues a callback from the journal for immediate delivery, whatever the result of its

@@ -338,7 +338,7 @@ func showAttempt(v *timeline.Event, e recent) {
 		v.Result = strconv.Itoa(a.Status)
 	}
 	next := "none"
-	v.Note = fmt.Sprintf("%s in %s", a.Result, timeline.Span(a.Duration))
+	v.Note = fmt.Sprintf("%s in %s", a.Result.text(), timeline.Span(a.Duration))
 	if ruleFor(a.Status).retry && e.number < maxAttempts {
 		next = "after " + retryWait(e.number).String()
 		v.Note += ", next " + next

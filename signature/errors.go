@@ -2,6 +2,7 @@ package signature
 
 import (
 	"errors"
+	"strings"
 
 	"github.com/idverify/idverify-go/internal/redact"
 )
@@ -93,7 +94,7 @@ var reasonNames = []struct {
 // The text and the texts of the errors that it wraps are meant for logs and contain no part of the
 // message. Do not include them in a response: the sender may be an attacker.
 type Error struct {
-	Operation string // "callback" or "redirect"; "key lookup", "key set refresh" or "replay claim" after a direct call to a key source or store
+	Operation string // "callback" or "redirect"; "key.lookup", "key_set.refresh" or "replay.claim" after a direct call to a key source or store
 	Reason    error  // one of the errors above
 
 	detail string
@@ -104,7 +105,7 @@ type Error struct {
 // Error returns the operation and what went wrong, for example
 // "signature: callback rejected: digest does not match the body".
 func (e *Error) Error() string {
-	text := "signature: " + e.Operation
+	text := "signature: " + strings.NewReplacer(".", " ", "_", " ").Replace(e.Operation)
 	switch {
 	case e.Operation == refreshOperation: // the old key set may still be usable
 		return text + ": " + e.detail

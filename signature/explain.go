@@ -59,9 +59,10 @@ type Explanation struct {
 // for which the service really signed the message. They contain nothing else of the message, and no
 // IP address except one of the verifier's hosts.
 type Change struct {
-	// Part is "authorization", "key", "method", "host", "path", "query", "body", "clock" or "callback
-	// header"; or the name of a covered header in lower case, such as "date", or "another covered
-	// header". If a message is not explained, it can also be "message".
+	// Part is "authorization", "key", "method", "host", "path", "query", "body", "clock" or
+	// "callback_header"; or the name of a covered header in lower case, such as "date", or
+	// "covered_header" for other covered headers. If a message is not explained, it can also be
+	// "message".
 	Part string `json:"part"`
 
 	Found string `json:"found"`         // what was changed or found
@@ -70,7 +71,14 @@ type Change struct {
 
 // String returns the change as one line.
 func (c Change) String() string {
-	text := c.Part + ": " + c.Found
+	part := c.Part
+	switch part {
+	case callbackHeaderPart:
+		part = "callback header"
+	case coveredHeaderPart:
+		part = "another covered header"
+	}
+	text := part + ": " + c.Found
 	if c.Fix != "" {
 		text += ": " + c.Fix
 	}
@@ -119,12 +127,14 @@ func (e *examination) explanation(ctx context.Context) Explanation {
 	return Explanation{Explained: ok, Changes: changes}
 }
 
-// Values of Change.Part that several findings have.
+// Values of Change.Part, besides names of headers and of parts of the URL.
 const (
-	authorizationPart = "authorization"
-	bodyPart          = "body"
-	keyPart           = "key"
-	messagePart       = "message"
+	authorizationPart  = "authorization"
+	bodyPart           = "body"
+	callbackHeaderPart = "callback_header"
+	coveredHeaderPart  = "covered_header"
+	keyPart            = "key"
+	messagePart        = "message"
 )
 
 // examination is the state of one call of Explain.
@@ -242,7 +252,7 @@ func (e *examination) conclude() (changes []Change, ok bool) {
 // could have chosen.
 func (e *examination) part(name string) string {
 	if isToken(name) && !slices.Contains(e.v.header.coverage, name) && !strings.Contains(name, "callback") {
-		return "another covered header"
+		return coveredHeaderPart
 	}
 	return strings.Trim(name, "()")
 }
@@ -287,7 +297,7 @@ func (e *examination) otherChanges() []Change {
 		if redact.Text(name) != name {
 			name = "another header"
 		}
-		changes = append(changes, Change{"callback header", "the service sent the product in " + name, "configure the verifier with this name (in Go, with VerifierOptions.CallbackHeader)"})
+		changes = append(changes, Change{callbackHeaderPart, "the service sent the product in " + name, "configure the verifier with this name (in Go, with VerifierOptions.CallbackHeader)"})
 	}
 	if c, ok := e.clock(); ok {
 		changes = append(changes, c)

@@ -168,7 +168,7 @@ func (j *JWKS) PublicKey(ctx context.Context, keyID string) (*rsa.PublicKey, err
 	}
 	key, err := j.fetchedKey(ctx, keyID)
 	if err != nil {
-		return nil, withOperation("key lookup", err)
+		return nil, withOperation("key.lookup", err)
 	}
 	return key, nil
 }
@@ -291,7 +291,7 @@ func (j *JWKS) join(ctx context.Context, forUnknownKey bool) (*fetch, error) {
 }
 
 // refreshOperation is the Operation of the errors of JWKS.Refresh.
-const refreshOperation = "key set refresh"
+const refreshOperation = "key_set.refresh"
 
 // Refresh fetches the key set now, unless the last valid set is younger than MinRefetch. Use it for
 // a readiness probe, and to reject a removed key before the max-age of the set has passed. After
@@ -421,7 +421,7 @@ func (j *JWKS) logResult(ctx context.Context, f *fetch) {
 	j.logger.LogAttrs(ctx, slog.LevelError, "signature: key set not fetched",
 		slog.Int("failures", failures),
 		slog.Bool("old_set_usable", set != nil && set.usable(f.ended, j.maxStale)),
-		slog.String("error", withOperation("key lookup", f.err).Error()))
+		slog.String("error", withOperation("key.lookup", f.err).Error()))
 }
 
 // get fetches and parses the key set.

@@ -25,7 +25,7 @@ func (k StaticKeys) PublicKey(_ context.Context, keyID string) (*rsa.PublicKey, 
 	if key := k[keyID]; key != nil {
 		return key, nil
 	}
-	return nil, &Error{Operation: "key lookup", Reason: ErrUnknownKey, detail: "no key with this ID"}
+	return nil, &Error{Operation: "key.lookup", Reason: ErrUnknownKey, detail: "no key with this ID"}
 }
 
 // Minimum and maximum key size, in bits. Smaller keys are too weak. Verification with larger keys

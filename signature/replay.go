@@ -61,7 +61,7 @@ func (s *MemoryReplayStore) Claim(_ context.Context, id [32]byte, ttl time.Durat
 	case queued && !now.After(expiry):
 		return false, nil
 	case !queued && len(s.queue) >= s.max:
-		return false, &Error{Operation: "replay claim", Reason: ErrReplayStore, detail: "memory replay store is full"}
+		return false, &Error{Operation: "replay.claim", Reason: ErrReplayStore, detail: "memory replay store is full"}
 	case !queued:
 		s.queue = append(s.queue, id)
 	}

@@ -225,7 +225,7 @@ func TestProgram_MapTimeout(t *testing.T) {
 
 	attempt := a.firstAttempt(t, "https://shop.example.com/callbacks")
 
-	if attempt["result"] != "timed out" || strings.Contains(p.log.String(), "-map") {
+	if attempt["result"] != "timed_out" || strings.Contains(p.log.String(), "-map") {
 		t.Errorf("attempt = %v, log %q, want a timeout and no failure of the receiver", attempt, p.log.String())
 	}
 	<-disconnected // the program does not wait longer than the service

@@ -142,7 +142,7 @@ func (e *eventView) attempt(v *timeline.Event) {
 	if e.Result == "acknowledged" {
 		v.Outcome = timeline.Good
 	}
-	v.Note = fmt.Sprintf("%s in %s", timeline.MaskText(e.Result), timeline.Span(time.Duration(e.DurationSeconds*float64(time.Second))))
+	v.Note = fmt.Sprintf("%s in %s", timeline.MaskText(strings.ReplaceAll(e.Result, "_", " ")), timeline.Span(time.Duration(e.DurationSeconds*float64(time.Second))))
 	if e.Error != "" {
 		v.Note += "; " + timeline.MaskText(e.Error)
 	}

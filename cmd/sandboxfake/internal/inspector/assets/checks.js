@@ -139,7 +139,7 @@ export const hasEnded = (status) => !['ACCEPTED', 'PENDING'].includes(status);
 export function deliveryText({ status, deliveries, last_delivery: delivery }) {
   if (!delivery) return deliveries ? 'dropped' : hasEnded(status) ? 'none' : '';
   if (delivery.attempts === 0) return 'in flight';
-  return `${delivery.status ? `${delivery.status} ` : ''}${delivery.result}`;
+  return `${delivery.status ? `${delivery.status} ` : ''}${delivery.result.replaceAll('_', ' ')}`;
 }
 
 // deliveryKind reports whether the callback was delivered, was lost, or neither so far.

@@ -197,7 +197,7 @@ const titles = {
   completed: (e) => `Completed: ${resultText({ ...e, status: 'COMPLETED' }) || 'no result'}`,
   failed: (e) => `Ended with an error${e.error_code ? `: ${e.error_code}` : ''}`,
   callback_queued: () => 'Callback queued',
-  attempt: (e) => `Attempt ${e.number}: ${e.status ? `${e.status} ` : ''}${e.result}`,
+  attempt: (e) => `Attempt ${e.number}: ${e.status ? `${e.status} ` : ''}${e.result.replaceAll('_', ' ')}`,
   attempt_in_flight: () => 'Attempt in flight',
   next_attempt: () => 'Next attempt',
 };
