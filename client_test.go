@@ -237,7 +237,7 @@ func TestWithVersions_PerProduct(t *testing.T) {
 
 	_, _ = c.PhoneChecks.Get(t.Context(), "a")
 	_, _ = c.SubscriberChecks.Get(t.Context(), "a")
-	_, _ = c.Reachability.Country(t.Context(), "+44")
+	_, _ = c.Reachability.LookupCountry(t.Context(), "+44")
 
 	var got []string
 	for _, r := range srv.calls() {
@@ -310,7 +310,7 @@ var versionCalls = []struct {
 		return err
 	}},
 	{"coverage", "/coverage/{v}/countries/GB", func(ctx context.Context, c *idverify.Client) error {
-		_, err := c.Reachability.Country(ctx, "GB")
+		_, err := c.Reachability.LookupCountry(ctx, "GB")
 		return err
 	}},
 }

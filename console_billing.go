@@ -18,14 +18,14 @@ type BillingService struct{ workspace *boundWorkspace }
 
 // BillingAccount contains the details of the company that pays for a workspace.
 type BillingAccount struct {
-	CompanyName  string `json:"company_name"`
-	ContactName  string `json:"contact_name"`
-	ContactEmail string `json:"contact_email"`
-	Address1     string `json:"address1"`
-	Address2     string `json:"address2"`
-	City         string `json:"city"`
-	Zip          string `json:"zip"`
-	Country      string `json:"country"` // two-letter code
+	CompanyName  string
+	ContactName  string
+	ContactEmail string
+	Address1     string
+	Address2     string
+	City         string
+	Zip          string
+	Country      string // two-letter code
 }
 
 // PaymentMethodParams are the parameters of [PaymentMethodService.Create]. All are required.
@@ -68,7 +68,7 @@ func (s *BillingService) Get(ctx context.Context) (*BillingAccount, error) {
 
 // Update replaces the company details, including fields that are empty in a.
 func (s *BillingService) Update(ctx context.Context, a BillingAccount) (*BillingAccount, error) {
-	return sendIn[billingAccountJSON](ctx, s.workspace, wire.UpdateBillingAccount, a)
+	return sendIn[billingAccountJSON](ctx, s.workspace, wire.UpdateBillingAccount, billingAccountJSON(a))
 }
 
 // Balance returns the balance of the workspace. Every member may call it.
@@ -142,7 +142,16 @@ func (s *TopUpService) All(ctx context.Context, o ListOptions) iter.Seq2[*TopUp,
 	return all(ctx, o, s.List)
 }
 
-type billingAccountJSON BillingAccount
+type billingAccountJSON struct {
+	CompanyName  string `json:"company_name"`
+	ContactName  string `json:"contact_name"`
+	ContactEmail string `json:"contact_email"`
+	Address1     string `json:"address1"`
+	Address2     string `json:"address2"`
+	City         string `json:"city"`
+	Zip          string `json:"zip"`
+	Country      string `json:"country"`
+}
 
 func (j billingAccountJSON) value() (*BillingAccount, error) {
 	if j == (billingAccountJSON{}) {
@@ -224,7 +233,7 @@ type Usage struct {
 	Date      time.Time   // start of the period, in UTC
 	Product   Product     // empty unless grouped by product
 	ProjectID string      // empty unless grouped by project
-	Counter   int         // checks
+	Count     int         // checks
 	Amount    json.Number // their cost, decimal
 	Currency  string
 }
@@ -289,7 +298,7 @@ type usageJSON struct {
 }
 
 func (j usageJSON) value() (*Usage, error) {
-	u := &Usage{Product: productOf(j.ProductID), ProjectID: j.ProjectID, Counter: int(j.Counter), Amount: j.Amount, Currency: j.Currency}
+	u := &Usage{Product: productOf(j.ProductID), ProjectID: j.ProjectID, Count: int(j.Counter), Amount: j.Amount, Currency: j.Currency}
 	for _, format := range []string{hourFormat, dayFormat, monthFormat, wire.TimeFormat, time.RFC3339} {
 		if at, err := time.Parse(format, j.Date); err == nil {
 			u.Date = at.UTC()

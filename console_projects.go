@@ -21,15 +21,15 @@ const (
 
 // Project is a set of checks with common settings and credentials.
 type Project struct {
-	ProjectID       string
-	Name            string // unique in its workspace
-	Mode            ProjectMode
-	CallbackURL     string      // for products that have no callback URL of their own
-	PhoneCheck      ProductURLs // defaults for PhoneChecks
-	SubscriberCheck ProductURLs // defaults for SubscriberChecks
-	MemberID        string      // the member who created the project
-	CreatedAt       time.Time
-	UpdatedAt       time.Time
+	ProjectID           string
+	Name                string // unique in its workspace
+	Mode                ProjectMode
+	CallbackURL         string      // for products that have no callback URL of their own
+	PhoneCheckURLs      ProductURLs // defaults for PhoneChecks
+	SubscriberCheckURLs ProductURLs // defaults for SubscriberChecks
+	MemberID            string      // the member who created the project
+	CreatedAt           time.Time
+	UpdatedAt           time.Time
 
 	// Credentials contains the first pair in the result of Create, otherwise nothing. Store the
 	// secret: it cannot be retrieved later.
@@ -44,20 +44,20 @@ type ProductURLs struct {
 
 // ProjectParams are the parameters of [ProjectService.Create]. Only Name and Mode are required.
 type ProjectParams struct {
-	Name            string
-	Mode            ProjectMode // ModeSandbox or ModeLive
-	CallbackURL     string
-	PhoneCheck      ProductURLs
-	SubscriberCheck ProductURLs
+	Name                string
+	Mode                ProjectMode // ModeSandbox or ModeLive
+	CallbackURL         string
+	PhoneCheckURLs      ProductURLs
+	SubscriberCheckURLs ProductURLs
 }
 
 // ProjectUpdate contains the changes of [ProjectService.Update]. Nil fields are left unchanged.
 type ProjectUpdate struct {
-	Name            *string           // unique in the workspace
-	Mode            *ProjectMode      // applies to checks that are created afterwards
-	CallbackURL     *string           // for products without a callback URL of their own; "" removes it
-	PhoneCheck      ProductURLsUpdate // defaults for PhoneChecks
-	SubscriberCheck ProductURLsUpdate // defaults for SubscriberChecks
+	Name                *string           // unique in the workspace
+	Mode                *ProjectMode      // applies to checks that are created afterwards
+	CallbackURL         *string           // for products without a callback URL of their own; "" removes it
+	PhoneCheckURLs      ProductURLsUpdate // defaults for PhoneChecks
+	SubscriberCheckURLs ProductURLsUpdate // defaults for SubscriberChecks
 }
 
 // ProductURLsUpdate contains the changes of the default URLs for the checks of one product. Nil
@@ -81,8 +81,8 @@ func (s *ProjectService) Create(ctx context.Context, p ProjectParams) (*Project,
 		return nil, invalidArgument(wire.CreateProject, "Mode is empty (set ModeSandbox or ModeLive)")
 	}
 	body := projectJSON{Name: p.Name, Mode: p.Mode, CallbackURL: p.CallbackURL}
-	body.Configuration.PhoneCheck = productURLsJSON(p.PhoneCheck)
-	body.Configuration.SubscriberCheck = productURLsJSON(p.SubscriberCheck)
+	body.Configuration.PhoneCheck = productURLsJSON(p.PhoneCheckURLs)
+	body.Configuration.SubscriberCheck = productURLsJSON(p.SubscriberCheckURLs)
 	op, ids := s.workspace.projects(wire.CreateProject, wire.CreateProjectIn)
 	return send[projectJSON](ctx, s.workspace.api, op, body, ids...)
 }
@@ -151,10 +151,10 @@ func (u ProjectUpdate) patch() []patchOperation {
 		url  *string
 	}{
 		{"/callback_url", u.CallbackURL},
-		{"/configuration/phone_check/callback_url", u.PhoneCheck.CallbackURL},
-		{"/configuration/phone_check/redirect_url", u.PhoneCheck.RedirectURL},
-		{"/configuration/subscriber_check/callback_url", u.SubscriberCheck.CallbackURL},
-		{"/configuration/subscriber_check/redirect_url", u.SubscriberCheck.RedirectURL},
+		{"/configuration/phone_check/callback_url", u.PhoneCheckURLs.CallbackURL},
+		{"/configuration/phone_check/redirect_url", u.PhoneCheckURLs.RedirectURL},
+		{"/configuration/subscriber_check/callback_url", u.SubscriberCheckURLs.CallbackURL},
+		{"/configuration/subscriber_check/redirect_url", u.SubscriberCheckURLs.RedirectURL},
 	} {
 		switch {
 		case change.url == nil:
@@ -198,15 +198,15 @@ func (j projectJSON) value() (*Project, error) {
 		return nil, errors.New("missing project_id")
 	}
 	p := &Project{
-		ProjectID:       j.ProjectID,
-		Name:            j.Name,
-		Mode:            j.Mode,
-		CallbackURL:     j.CallbackURL,
-		PhoneCheck:      ProductURLs(j.Configuration.PhoneCheck),
-		SubscriberCheck: ProductURLs(j.Configuration.SubscriberCheck),
-		MemberID:        j.MemberID,
-		CreatedAt:       j.CreatedAt.Time,
-		UpdatedAt:       j.UpdatedAt.Time,
+		ProjectID:           j.ProjectID,
+		Name:                j.Name,
+		Mode:                j.Mode,
+		CallbackURL:         j.CallbackURL,
+		PhoneCheckURLs:      ProductURLs(j.Configuration.PhoneCheck),
+		SubscriberCheckURLs: ProductURLs(j.Configuration.SubscriberCheck),
+		MemberID:            j.MemberID,
+		CreatedAt:           j.CreatedAt.Time,
+		UpdatedAt:           j.UpdatedAt.Time,
 	}
 	for _, c := range j.Embedded.Credentials {
 		issued, err := c.value()

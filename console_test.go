@@ -36,9 +36,9 @@ func TestConsole_DecodesFixtures(t *testing.T) {
 	}{
 		{"project.json", func(ctx context.Context, c *idverify.Console) (any, error) { return c.Projects.Get(ctx, projectID) }, &idverify.Project{
 			ProjectID: projectID, Name: "Shop", Mode: idverify.ModeSandbox, CallbackURL: "https://shop.sandbox.test/callbacks",
-			PhoneCheck:      idverify.ProductURLs{CallbackURL: "https://shop.sandbox.test/callbacks/phone", RedirectURL: "https://shop.sandbox.test/return/phone"},
-			SubscriberCheck: idverify.ProductURLs{CallbackURL: "https://shop.sandbox.test/callbacks/subscriber", RedirectURL: "https://shop.sandbox.test/return/subscriber"},
-			MemberID:        memberID, CreatedAt: created, UpdatedAt: created.Add(time.Second)}},
+			PhoneCheckURLs:      idverify.ProductURLs{CallbackURL: "https://shop.sandbox.test/callbacks/phone", RedirectURL: "https://shop.sandbox.test/return/phone"},
+			SubscriberCheckURLs: idverify.ProductURLs{CallbackURL: "https://shop.sandbox.test/callbacks/subscriber", RedirectURL: "https://shop.sandbox.test/return/subscriber"},
+			MemberID:            memberID, CreatedAt: created, UpdatedAt: created.Add(time.Second)}},
 		{"project_created.json", func(ctx context.Context, c *idverify.Console) (any, error) {
 			return c.Projects.Create(ctx, idverify.ProjectParams{Name: "Shop", Mode: idverify.ModeLive})
 		}, &idverify.Project{
@@ -70,7 +70,7 @@ func TestConsole_DecodesFixtures(t *testing.T) {
 		{"usage.json", func(ctx context.Context, c *idverify.Console) (any, error) {
 			return c.Usage.Hourly(ctx, idverify.UsageQuery{From: created})
 		}, []idverify.Usage{{
-			Date: created.Truncate(time.Hour), Product: idverify.ProductPhoneCheck, ProjectID: projectID, Counter: 3, Amount: "3", Currency: "API"}}},
+			Date: created.Truncate(time.Hour), Product: idverify.ProductPhoneCheck, ProjectID: projectID, Count: 3, Amount: "3", Currency: "API"}}},
 	} {
 		t.Run(tt.fixture, func(t *testing.T) {
 			t.Parallel()
@@ -217,7 +217,7 @@ func TestConsole_RequestBodies(t *testing.T) {
 		}, `{"name":"Shop","mode":"live"}`},
 		{"project with all fields", func(ctx context.Context, c *idverify.Console) error {
 			return errorOf(c.Projects.Create(ctx, idverify.ProjectParams{Name: "Shop", Mode: idverify.ModeSandbox, CallbackURL: "https://a/",
-				PhoneCheck: idverify.ProductURLs{CallbackURL: "https://b/", RedirectURL: "https://c/"}, SubscriberCheck: idverify.ProductURLs{RedirectURL: "https://d/"}}))
+				PhoneCheckURLs: idverify.ProductURLs{CallbackURL: "https://b/", RedirectURL: "https://c/"}, SubscriberCheckURLs: idverify.ProductURLs{RedirectURL: "https://d/"}}))
 		}, `{"name":"Shop","mode":"sandbox","callback_url":"https://a/","configuration":{"phone_check":{"callback_url":"https://b/","redirect_url":"https://c/"},"subscriber_check":{"redirect_url":"https://d/"}}}`},
 		{"no change", func(ctx context.Context, c *idverify.Console) error {
 			return errorOf(c.Projects.Update(ctx, "p", idverify.ProjectUpdate{}))
@@ -225,15 +225,15 @@ func TestConsole_RequestBodies(t *testing.T) {
 		{"all fields of a project", func(ctx context.Context, c *idverify.Console) error {
 			return errorOf(c.Projects.Update(ctx, "p", idverify.ProjectUpdate{
 				Name: new("n"), Mode: new(idverify.ModeLive), CallbackURL: new("https://a/"),
-				PhoneCheck:      idverify.ProductURLsUpdate{CallbackURL: new("https://b/"), RedirectURL: new("https://c/")},
-				SubscriberCheck: idverify.ProductURLsUpdate{CallbackURL: new("https://d/"), RedirectURL: new("https://e/")},
+				PhoneCheckURLs:      idverify.ProductURLsUpdate{CallbackURL: new("https://b/"), RedirectURL: new("https://c/")},
+				SubscriberCheckURLs: idverify.ProductURLsUpdate{CallbackURL: new("https://d/"), RedirectURL: new("https://e/")},
 			}))
 		}, `[{"op":"replace","path":"/name","value":"n"},{"op":"replace","path":"/mode","value":"live"},{"op":"add","path":"/callback_url","value":"https://a/"},
 			{"op":"add","path":"/configuration/phone_check/callback_url","value":"https://b/"},{"op":"add","path":"/configuration/phone_check/redirect_url","value":"https://c/"},
 			{"op":"add","path":"/configuration/subscriber_check/callback_url","value":"https://d/"},{"op":"add","path":"/configuration/subscriber_check/redirect_url","value":"https://e/"}]`},
 		{"all removals from a project", func(ctx context.Context, c *idverify.Console) error {
 			none := idverify.ProductURLsUpdate{CallbackURL: new(""), RedirectURL: new("")}
-			return errorOf(c.Projects.Update(ctx, "p", idverify.ProjectUpdate{CallbackURL: new(""), PhoneCheck: none, SubscriberCheck: none}))
+			return errorOf(c.Projects.Update(ctx, "p", idverify.ProjectUpdate{CallbackURL: new(""), PhoneCheckURLs: none, SubscriberCheckURLs: none}))
 		}, `[{"op":"remove","path":"/callback_url"},
 			{"op":"remove","path":"/configuration/phone_check/callback_url"},{"op":"remove","path":"/configuration/phone_check/redirect_url"},
 			{"op":"remove","path":"/configuration/subscriber_check/callback_url"},{"op":"remove","path":"/configuration/subscriber_check/redirect_url"}]`},
@@ -453,7 +453,7 @@ func TestConsole_FromSetupToPaidCheck(t *testing.T) {
 	if method.LastFourDigits != "5556" || balance.Currency != "EUR" || balance.AmountAvailable != check.SnapshotBalance {
 		t.Errorf("card = %+v, balance = %+v, want a card ending in 5556, and the balance in EUR of check %+v", method, balance, check)
 	}
-	if len(usage) != 1 || usage[0].Product != idverify.ProductSIMCheck || usage[0].ProjectID != project.ProjectID || usage[0].Counter != 1 || usage[0].Amount != check.ChargeAmount {
+	if len(usage) != 1 || usage[0].Product != idverify.ProductSIMCheck || usage[0].ProjectID != project.ProjectID || usage[0].Count != 1 || usage[0].Amount != check.ChargeAmount {
 		t.Errorf("usage = %+v, want that of check %+v", usage, check)
 	}
 }
@@ -468,20 +468,20 @@ func TestProjectService_Update(t *testing.T) {
 	}
 
 	changed, err := projects.Update(ctx, project.ProjectID, idverify.ProjectUpdate{
-		Name:            new("Store"),
-		Mode:            new(idverify.ModeSandbox),
-		CallbackURL:     new("https://a.example/"),
-		PhoneCheck:      idverify.ProductURLsUpdate{CallbackURL: new("https://b.example/")},
-		SubscriberCheck: idverify.ProductURLsUpdate{RedirectURL: new("https://c.example/")},
+		Name:                new("Store"),
+		Mode:                new(idverify.ModeSandbox),
+		CallbackURL:         new("https://a.example/"),
+		PhoneCheckURLs:      idverify.ProductURLsUpdate{CallbackURL: new("https://b.example/")},
+		SubscriberCheckURLs: idverify.ProductURLsUpdate{RedirectURL: new("https://c.example/")},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	_, invalidErr := projects.Update(ctx, project.ProjectID, idverify.ProjectUpdate{Name: new("Nowhere"), Mode: new(idverify.ProjectMode("half"))})
 	removed, err := projects.Update(ctx, project.ProjectID, idverify.ProjectUpdate{
-		CallbackURL:     new(""),
-		PhoneCheck:      idverify.ProductURLsUpdate{CallbackURL: new("")},
-		SubscriberCheck: idverify.ProductURLsUpdate{RedirectURL: new("")},
+		CallbackURL:         new(""),
+		PhoneCheckURLs:      idverify.ProductURLsUpdate{CallbackURL: new("")},
+		SubscriberCheckURLs: idverify.ProductURLsUpdate{RedirectURL: new("")},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -490,13 +490,13 @@ func TestProjectService_Update(t *testing.T) {
 	deleted := projects.Delete(ctx, project.ProjectID)
 	_, getErr := projects.Get(ctx, project.ProjectID)
 
-	if changed.Name != "Store" || changed.Mode != idverify.ModeSandbox || changed.CallbackURL != "https://a.example/" || changed.PhoneCheck.CallbackURL != "https://b.example/" || changed.SubscriberCheck.RedirectURL != "https://c.example/" {
+	if changed.Name != "Store" || changed.Mode != idverify.ModeSandbox || changed.CallbackURL != "https://a.example/" || changed.PhoneCheckURLs.CallbackURL != "https://b.example/" || changed.SubscriberCheckURLs.RedirectURL != "https://c.example/" {
 		t.Errorf("project after the update = %+v, want the new name, mode and URLs", changed)
 	}
 	if !errors.Is(invalidErr, idverify.ErrBadRequest) || removed.Name != "Store" {
 		t.Errorf("invalid update: error = %v, then project = %+v, want no change", invalidErr, removed)
 	}
-	if removed.CallbackURL != "" || removed.PhoneCheck != (idverify.ProductURLs{}) || removed.SubscriberCheck != (idverify.ProductURLs{}) {
+	if removed.CallbackURL != "" || removed.PhoneCheckURLs != (idverify.ProductURLs{}) || removed.SubscriberCheckURLs != (idverify.ProductURLs{}) {
 		t.Errorf("project after removing the URLs = %+v, want no URLs", removed)
 	}
 	if !errors.Is(againErr, idverify.ErrBadRequest) {

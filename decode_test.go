@@ -229,7 +229,9 @@ func TestClient_DecodesFixtures(t *testing.T) {
 		}, &idverify.DeviceReachability{
 			NetworkID: "00101", NetworkName: "Sandbox Mobile", CountryCode: "GB",
 			SupportedProducts: []idverify.Product{idverify.ProductPhoneCheck, idverify.ProductSIMCheck, idverify.ProductSubscriberCheck}}},
-		{"country.json", func(ctx context.Context, c *idverify.Client) (any, error) { return c.Reachability.Country(ctx, "GB") }, &idverify.CountryReachability{
+		{"country.json", func(ctx context.Context, c *idverify.Client) (any, error) {
+			return c.Reachability.LookupCountry(ctx, "GB")
+		}, &idverify.CountryReachability{
 			CountryCode: "GB", DialingCode: 44, Products: []idverify.ProductReachability{
 				{Product: idverify.ProductPhoneCheck, Name: "PhoneCheck", Coverage: "FULL", Networks: []idverify.NetworkReachability{
 					{NetworkID: "00101", NetworkName: "Sandbox Mobile", Prices: []idverify.Price{{Currency: "API", Amount: "1"}, {Currency: "EUR", Amount: "0.025"}}},
@@ -369,7 +371,7 @@ func TestClient_SendsOperations(t *testing.T) {
 		"reachability.device_ip": func(ctx context.Context, c *idverify.Client) {
 			_, _ = c.Reachability.Lookup(ctx, netip.MustParseAddr("192.0.2.7"))
 		},
-		"reachability.country": func(ctx context.Context, c *idverify.Client) { _, _ = c.Reachability.Country(ctx, "GB") },
+		"reachability.country": func(ctx context.Context, c *idverify.Client) { _, _ = c.Reachability.LookupCountry(ctx, "GB") },
 	}
 	ids := strings.NewReplacer("{check_id}", "CHECK", "{ip}", "192.0.2.7", "{code}", "GB")
 	for _, op := range operations(t) {
@@ -452,7 +454,7 @@ var callsWithIDs = map[string]func(context.Context, *idverify.Client, *idverify.
 		return errorOf(c.SIMChecks.Traces(ctx, id("check_id")))
 	},
 	"reachability.country": func(ctx context.Context, c *idverify.Client, _ *idverify.Console, id ids) error {
-		return errorOf(c.Reachability.Country(ctx, id("code")))
+		return errorOf(c.Reachability.LookupCountry(ctx, id("code")))
 	},
 
 	"projects.create": func(ctx context.Context, _ *idverify.Client, o *idverify.Console, _ ids) error {

@@ -447,15 +447,15 @@ func ExampleProjectService_Update() {
 	}
 
 	project, err = projects.Update(ctx, project.ProjectID, idverify.ProjectUpdate{
-		Mode:        new(idverify.ModeLive),
-		CallbackURL: new(""),
-		PhoneCheck:  idverify.ProductURLsUpdate{CallbackURL: new("https://shop.example.com/phone")},
+		Mode:           new(idverify.ModeLive),
+		CallbackURL:    new(""),
+		PhoneCheckURLs: idverify.ProductURLsUpdate{CallbackURL: new("https://shop.example.com/phone")},
 	})
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
-	fmt.Printf("%s %s %q %s\n", project.Name, project.Mode, project.CallbackURL, project.PhoneCheck.CallbackURL)
+	fmt.Printf("%s %s %q %s\n", project.Name, project.Mode, project.CallbackURL, project.PhoneCheckURLs.CallbackURL)
 	// Output: Shop live "" https://shop.example.com/phone
 }
 
@@ -611,7 +611,7 @@ func ExampleWithObserver() {
 		}
 	}))
 
-	if _, err := client.Reachability.Country(context.Background(), "GB"); err != nil {
+	if _, err := client.Reachability.LookupCountry(context.Background(), "GB"); err != nil {
 		fmt.Println(err)
 		return
 	}
@@ -641,7 +641,7 @@ func ExampleRetryPolicy() {
 	service.Inject(sandboxfake.Match{Operation: "reachability.country", Repeat: true}, sandboxfake.Fault{Status: http.StatusServiceUnavailable})
 
 	for range 3 {
-		if _, err := client.Reachability.Country(ctx, "GB"); err == nil {
+		if _, err := client.Reachability.LookupCountry(ctx, "GB"); err == nil {
 			fmt.Println("the service works")
 		}
 	}

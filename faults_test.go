@@ -151,7 +151,7 @@ var productOperations = []matrixOperation{
 		return errorOf(s.client.Reachability.Lookup(ctx, netip.MustParseAddr("203.0.113.8")))
 	}},
 	{wire.GetCountry, nil, func(ctx context.Context, s *matrixTest) error {
-		return errorOf(s.client.Reachability.Country(ctx, "GB"))
+		return errorOf(s.client.Reachability.LookupCountry(ctx, "GB"))
 	}},
 }
 

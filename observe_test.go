@@ -893,7 +893,7 @@ func TestAttempt_Redacted(t *testing.T) {
 				c := srv.client(t, log.option())
 				first := errorOf(c.PhoneChecks.Get(t.Context(), phoneCheckID))
 				srv.token = hostile(respondWith(400, everything))
-				second := errorOf(c.Reachability.Country(t.Context(), "GB"))
+				second := errorOf(c.Reachability.LookupCountry(t.Context(), "GB"))
 
 				attempts := log.all(t)
 

@@ -70,10 +70,10 @@ func (s *ReachabilityService) Lookup(ctx context.Context, ip netip.Addr) (*Devic
 	return send[reachabilityJSON](ctx, s.api, wire.LookupDeviceIP, nil, ip.Unmap().String())
 }
 
-// Country returns the products that the service offers in a country. Parameter code is the ISO code
-// ("GB") or the dialing code ("44" or "+44"). If the service does not cover the country, the error
-// is [ErrNotFound].
-func (s *ReachabilityService) Country(ctx context.Context, code string) (*CountryReachability, error) {
+// LookupCountry returns the products that the service offers in a country. Parameter code is the
+// ISO code ("GB") or the dialing code ("44" or "+44"). If the service does not cover the country,
+// the error is [ErrNotFound].
+func (s *ReachabilityService) LookupCountry(ctx context.Context, code string) (*CountryReachability, error) {
 	return send[countryJSON](ctx, s.api, wire.GetCountry, nil, strings.TrimPrefix(strings.TrimSpace(code), "+"))
 }
 

@@ -262,7 +262,7 @@ func newVerdictShop(t *testing.T) *verdictShop {
 // next returns the next callback.
 func (s *verdictShop) next(t *testing.T) *idverify.Callback {
 	t.Helper()
-	if err := s.srv.Idle(t.Context()); err != nil {
+	if err := s.srv.WaitIdle(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	select {

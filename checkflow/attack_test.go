@@ -486,13 +486,13 @@ func TestWeb_Callbacks(t *testing.T) {
 			owner, other := s.browser(), s.browser()
 			redirect := owner.redirectOf(owner.start(victims))
 			row.end(t, s, redirect)
-			if err := service.Idle(t.Context()); err != nil {
+			if err := service.WaitIdle(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 			owner.wantUser(t, "the person before the return", "")
 
 			owner.open(redirect)
-			if err := service.Idle(t.Context()); err != nil {
+			if err := service.WaitIdle(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// Dialect is the kind of the database.
+// Dialect is the kind of the database. The zero value is invalid: [New] rejects it.
 type Dialect int
 
 // The supported databases.

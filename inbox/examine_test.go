@@ -50,13 +50,13 @@ func (i *intake) probe() receivertest.Probe {
 				return err
 			}
 			defer tx.Rollback()
-			if err := i.inbox.Plan(ctx, tx, idverify.Product(c.Product), c.ID); err != nil {
+			if err := i.inbox.Plan(ctx, tx, idverify.Product(c.Product), c.CheckID); err != nil {
 				return err
 			}
 			if err := tx.Commit(); err != nil {
 				return err
 			}
-			return i.inbox.Bind(ctx, c.ID, c.ID, 0)
+			return i.inbox.Bind(ctx, c.CheckID, c.CheckID, 0)
 		},
 		Effects: func(ctx context.Context, checkID string) (n int, err error) {
 			err = i.db.QueryRowContext(ctx, "SELECT count(*) FROM effects WHERE check_id = $1", checkID).Scan(&n)

@@ -65,7 +65,7 @@ func TestHandler_StoresFields(t *testing.T) {
 		}
 		b.open(t, failing)
 		b.service.Expire(expiring.CheckID)
-		if err := b.service.Idle(t.Context()); err != nil {
+		if err := b.service.WaitIdle(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 

@@ -106,7 +106,7 @@ func (b *backend) open(t testing.TB, check *idverify.PhoneCheck) {
 	if _, err := b.service.Device().Open(t.Context(), check.CheckURL); err != nil {
 		t.Fatal(err)
 	}
-	if err := b.service.Idle(t.Context()); err != nil {
+	if err := b.service.WaitIdle(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 }

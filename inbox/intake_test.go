@@ -146,7 +146,7 @@ func (b *backend) redeliver(t testing.TB) {
 	if err := b.service.Redeliver(t.Context(), all[len(all)-1].ID); err != nil {
 		t.Fatal(err)
 	}
-	if err := b.service.Idle(t.Context()); err != nil {
+	if err := b.service.WaitIdle(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -224,7 +224,7 @@ func TestInbox_ReconcileRaces(t *testing.T) {
 			b.open(t, check)
 			b.advance(t, check.TTL+30*time.Second)
 			b.meanwhile(t, func() {
-				if err := errors.Join(b.service.Redeliver(t.Context(), b.service.Deliveries()[0].ID), b.service.Idle(t.Context())); err != nil {
+				if err := errors.Join(b.service.Redeliver(t.Context(), b.service.Deliveries()[0].ID), b.service.WaitIdle(t.Context())); err != nil {
 					t.Error(err)
 				}
 			})

@@ -39,7 +39,7 @@ func TestInbox_RecordComplete(t *testing.T) {
 		}
 
 		recorded, firstErr := i.inbox.Record(t.Context(), inbox.ResultOf(completed))
-		if err := i.service.Idle(t.Context()); err != nil {
+		if err := i.service.WaitIdle(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		again, secondErr := i.inbox.Record(t.Context(), inbox.ResultOf(completed))

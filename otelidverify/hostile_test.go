@@ -128,7 +128,7 @@ func TestTelemetry_NoPersonalData(t *testing.T) {
 	srv.Inject(sandboxfake.Match{Operation: "phone_check.complete"}, sandboxfake.Fault{Status: http.StatusForbidden, Body: "unknown code " + code})
 	_, _ = client.WithVersions(idverify.Versions{PhoneCheck: "v0.2"}).PhoneChecks.Complete(t.Context(), "a", code)
 	personal = append(personal, code)
-	if err := srv.Idle(t.Context()); err != nil {
+	if err := srv.WaitIdle(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 

@@ -56,7 +56,7 @@ func (r *receiver) deliver(t *testing.T) (status int) {
 	if _, err := r.srv.Device().Open(t.Context(), check.CheckURL); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := r.srv.AwaitDelivery(t.Context(), func(d sandboxfake.Delivery) bool {
+	if _, err := r.srv.WaitDelivery(t.Context(), func(d sandboxfake.Delivery) bool {
 		if d.CheckID != check.CheckID || len(d.Attempts) == 0 {
 			return false
 		}

@@ -50,7 +50,7 @@ func (b *backend) probe() receivertest.Probe {
 		Created: func(_ context.Context, c receivertest.Check) error {
 			b.mu.Lock()
 			defer b.mu.Unlock()
-			b.products[c.ID] = c.Product
+			b.products[c.CheckID] = c.Product
 			return nil
 		},
 		Effects: func(_ context.Context, id string) (int, error) {

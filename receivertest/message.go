@@ -71,7 +71,7 @@ func (e *examination) newSubject(ctx context.Context, product string) (subject, 
 		}
 	}
 	if e.Probe.Created != nil {
-		err := e.probeCreated(ctx, Check{ID: s.checkID, Product: product})
+		err := e.probeCreated(ctx, Check{CheckID: s.checkID, Product: product})
 		if !unsupported(err) {
 			s.known = err == nil
 			return s, err

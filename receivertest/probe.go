@@ -40,7 +40,7 @@ type Probe struct {
 
 // Check is a check for Probe.Created.
 type Check struct {
-	ID      string // a random UUID
+	CheckID string // a random UUID
 	Product string // "phone_check" or "subscriber_check"
 }
 
@@ -128,7 +128,7 @@ func (p httpProbe) send(ctx context.Context, method string, query url.Values) ([
 }
 
 func (p httpProbe) created(ctx context.Context, c Check) error {
-	_, err := p.do(ctx, http.MethodPut, url.Values{"check_id": {c.ID}, "product": {c.Product}})
+	_, err := p.do(ctx, http.MethodPut, url.Values{"check_id": {c.CheckID}, "product": {c.Product}})
 	return err
 }
 

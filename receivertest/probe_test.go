@@ -32,7 +32,7 @@ func TestHTTPProbe_Requests(t *testing.T) {
 	t.Cleanup(srv.Close)
 	p := receivertest.HTTPProbe(srv.URL+"/probe?key=1", srv.Client())
 
-	created := p.Created(t.Context(), receivertest.Check{ID: "c1", Product: "phone_check"})
+	created := p.Created(t.Context(), receivertest.Check{CheckID: "c1", Product: "phone_check"})
 	effects, effectsErr := p.Effects(t.Context(), "c1")
 	slow := p.SlowStore(t.Context(), true)
 	ok := p.SlowStore(t.Context(), false)

@@ -125,7 +125,7 @@ func (s *shop) resendTimedOut(t testing.TB, service *sandboxfake.Server) (resent
 		}
 		resent++
 	}
-	if err := service.Idle(t.Context()); err != nil {
+	if err := service.WaitIdle(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	return resent
@@ -172,7 +172,7 @@ func TestReplays_ConcurrentReplicas(t *testing.T) {
 	})
 
 	runChecks(t, service, url, checks)
-	if err := service.Idle(t.Context()); err != nil {
+	if err := service.WaitIdle(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 

@@ -48,7 +48,7 @@ func TestServer_ExactAmounts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	country, err := client.Reachability.Country(t.Context(), "GB")
+	country, err := client.Reachability.LookupCountry(t.Context(), "GB")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -237,7 +237,7 @@ func TestServer_EmptyURLs(t *testing.T) {
 
 	created := product.post(phoneChecks02, `{"phone_number":"447700900055",`+urls+`}`)
 	opened := product.get(phoneChecks02 + "/" + created.text("check_id") + "/redirect")
-	if err := srv.Idle(t.Context()); err != nil {
+	if err := srv.WaitIdle(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	project := owner.post(projects, `{"name":"Empty","callback_url":"","configuration":{"phone_check":{`+urls+`},"subscriber_check":{`+urls+`}}}`)
@@ -376,7 +376,7 @@ func TestServer_ProjectCallbackURL(t *testing.T) {
 	for _, path := range []string{phoneChecks, "/subscriber_check/v0.1/checks"} {
 		product.get(path + "/" + product.create(path, `{"phone_number":"447700900012"}`) + "/redirect")
 	}
-	if err := srv.Idle(t.Context()); err != nil {
+	if err := srv.WaitIdle(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 

@@ -526,7 +526,7 @@ func TestServer_TrustsReceiverCA(t *testing.T) {
 		t.Helper()
 		a := newAPI(t, sandboxfake.New(t, opts...))
 		a.completeCheck(backend.URL + "/callbacks")
-		if err := a.srv.Idle(t.Context()); err != nil {
+		if err := a.srv.WaitIdle(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		return a.srv.Deliveries()[0].Attempts[0].Result

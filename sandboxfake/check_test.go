@@ -60,7 +60,7 @@ func TestServer_RedirectHost(t *testing.T) {
 	} {
 		configured := account.NewProject(idverify.ProjectParams{
 			Name: fmt.Sprintf("Configured %d", i), Mode: idverify.ModeSandbox,
-			PhoneCheck: idverify.ProductURLs{RedirectURL: row.origin + "/Back?A=%2f"},
+			PhoneCheckURLs: idverify.ProductURLs{RedirectURL: row.origin + "/Back?A=%2f"},
 		})
 		for name, location := range map[string]*url.URL{
 			"of the check":            newProductAPI(t, srv, plain.Credentials).location(fmt.Sprintf(`{"phone_number":"447700900012","redirect_url":%q}`, row.origin+"/Back?A=%2f")),
@@ -84,8 +84,8 @@ func TestServer_RedirectProjectURL(t *testing.T) {
 	srv := consoleServer(t)
 	project := srv.NewProject(idverify.ProjectParams{
 		Name: "Shop", Mode: idverify.ModeSandbox,
-		PhoneCheck:      idverify.ProductURLs{RedirectURL: "https://phone.sandbox.test/back"},
-		SubscriberCheck: idverify.ProductURLs{RedirectURL: "https://subscriber.sandbox.test/back"},
+		PhoneCheckURLs:      idverify.ProductURLs{RedirectURL: "https://phone.sandbox.test/back"},
+		SubscriberCheckURLs: idverify.ProductURLs{RedirectURL: "https://subscriber.sandbox.test/back"},
 	})
 	product := newProductAPI(t, srv, project.Credentials)
 	for _, row := range []struct{ path, body, want string }{
@@ -169,7 +169,7 @@ func TestServer_OpenedBody(t *testing.T) {
 			case 412:
 				r.wantProblem(t, 412, "not_mobile_ip")
 			}
-			if err := srv.Idle(t.Context()); err != nil {
+			if err := srv.WaitIdle(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 			if row.errorCode != "" {
@@ -206,7 +206,7 @@ func TestWithPhoneIPCheck(t *testing.T) {
 				a.call(http.MethodPatch, path+"/"+id, fmt.Sprintf(`[{"op":"add","path":"/code","value":%q}]`, opened.text("code")))
 			}
 
-			if err := srv.Idle(t.Context()); err != nil {
+			if err := srv.WaitIdle(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 			got := receiver.last(t)
@@ -252,7 +252,7 @@ func TestServer_OutcomesAtCodeExchange(t *testing.T) {
 						t.Errorf("%s: result of the exchange = %q, want %q", suffix, got, want)
 					}
 				}
-				if err := srv.Idle(t.Context()); err != nil {
+				if err := srv.WaitIdle(t.Context()); err != nil {
 					t.Fatal(err)
 				}
 				if got := outcome(receiver.last(t)); got != want || receiver.count() != i+1 {

@@ -11,10 +11,10 @@ import (
 // Advance moves the server's clock forward by d and runs every event that becomes due, in order:
 // checks expire, and callbacks are retried. A running clock continues from the new time.
 //
-// Advance first waits until no delivery is in flight, and for token renewals as Idle does. It then
-// runs each event with the clock held at the event's time, and waits until all deliveries in flight
-// have ended and their next attempts are queued, and again for token renewals. Finally it sets the
-// clock to d after the end of the first wait.
+// Advance first waits until no delivery is in flight, and for token renewals as WaitIdle does. It
+// then runs each event with the clock held at the event's time, and waits until all deliveries in
+// flight have ended and their next attempts are queued, and again for token renewals. Finally it
+// sets the clock to d after the end of the first wait.
 //
 // If ctx ends, or the server is reset or closed, Advance returns an error and the clock keeps the
 // time that it has reached. A negative d is an error. Do not call it from a handler.
@@ -35,14 +35,14 @@ func (s *Server) Advance(ctx context.Context, d time.Duration) error {
 	return err
 }
 
-// Idle waits until no delivery is in flight and no event is due now. It does not wait for attempts
-// that are due later. Do not call it from a handler.
+// WaitIdle waits until no delivery is in flight and no event is due now. It does not wait for
+// attempts that are due later. Do not call it from a handler.
 //
-// A client renews its access token in the background while it still uses the current one. Idle also
-// waits for the renewals that operations of the server's clients started before they returned:
+// A client renews its access token in the background while it still uses the current one. WaitIdle
+// also waits for the renewals that operations of the server's clients started before they returned:
 // those of [Server.Client], [Project.Client], [Server.Console] and [Account.Console]. It waits for
 // them for at most 5 seconds, and not for a token request that a [Fault] delays.
-func (s *Server) Idle(ctx context.Context) error {
+func (s *Server) WaitIdle(ctx context.Context) error {
 	svc := s.lock()
 	defer svc.mu.Unlock()
 	w := &renewalWait{service: svc}
@@ -50,7 +50,7 @@ func (s *Server) Idle(ctx context.Context) error {
 	return svc.await(ctx, func() bool { return !svc.clock.Held() && svc.idle() && w.done() })
 }
 
-// awaitRenewals waits for token renewals as Idle does.
+// awaitRenewals waits for token renewals as WaitIdle does.
 func (s *Server) awaitRenewals() {
 	svc := s.lock()
 	defer svc.mu.Unlock()

@@ -259,18 +259,18 @@ func TestServer_AdvanceInterrupted(t *testing.T) {
 	}
 }
 
-func TestServer_IdleIgnoresRetries(t *testing.T) {
+func TestServer_WaitIdleIgnoresRetries(t *testing.T) {
 	onEachClock(t, func(t *testing.T, srv *sandboxfake.Server) {
 		app := newBlockingReceiver()
 		newAPI(t, srv).completeCheck(srv.Handle("app.sandbox.test", app))
 		<-app.received
 		began := srv.Now()
 		done := make(chan error, 1)
-		go func() { done <- srv.Idle(t.Context()) }()
+		go func() { done <- srv.WaitIdle(t.Context()) }()
 		synctest.Wait()
 		select {
 		case err := <-done:
-			t.Fatalf("Idle returned %v while a delivery was in flight", err)
+			t.Fatalf("WaitIdle returned %v while a delivery was in flight", err)
 		default:
 		}
 
@@ -280,12 +280,12 @@ func TestServer_IdleIgnoresRetries(t *testing.T) {
 			t.Fatal(err)
 		}
 		if d := srv.Deliveries()[0]; d.Done || len(d.Attempts) != 1 || !d.NextAttempt.Equal(began.Add(10*time.Second)) {
-			t.Errorf("after Idle: %d attempts, done = %v, want 1 and a retry in 10 s", len(d.Attempts), d.Done)
+			t.Errorf("after WaitIdle: %d attempts, done = %v, want 1 and a retry in 10 s", len(d.Attempts), d.Done)
 		}
 	})
 }
 
-func TestServer_IdleWaitsForExpiry(t *testing.T) {
+func TestServer_WaitIdleWaitsForExpiry(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		srv := sandboxfake.New(t, sandboxfake.WithInMemory())
@@ -296,7 +296,7 @@ func TestServer_IdleWaitsForExpiry(t *testing.T) {
 			id := a.create(phoneChecks, `{"phone_number":"447700900012"}`)
 
 			<-woken
-			if err := srv.Idle(t.Context()); err != nil {
+			if err := srv.WaitIdle(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 
@@ -319,7 +319,7 @@ func TestServer_RunningClockExpiry(t *testing.T) {
 		}
 		began := time.Now()
 
-		delivery, err := srv.AwaitDelivery(t.Context(), sandboxfake.Delivery.Acknowledged)
+		delivery, err := srv.WaitDelivery(t.Context(), sandboxfake.Delivery.Acknowledged)
 
 		if err != nil {
 			t.Fatal(err)
@@ -336,9 +336,9 @@ func TestServer_ResetAndCloseEndWaits(t *testing.T) {
 		newAPI(t, srv).completeCheck(srv.Handle("app.sandbox.test", app))
 		<-app.received
 		idle, delivered := make(chan error, 1), make(chan error, 1)
-		go func() { idle <- srv.Idle(t.Context()) }()
+		go func() { idle <- srv.WaitIdle(t.Context()) }()
 		go func() {
-			_, err := srv.AwaitDelivery(t.Context(), sandboxfake.Delivery.Acknowledged)
+			_, err := srv.WaitDelivery(t.Context(), sandboxfake.Delivery.Acknowledged)
 			delivered <- err
 		}()
 		synctest.Wait()
@@ -346,10 +346,10 @@ func TestServer_ResetAndCloseEndWaits(t *testing.T) {
 		end()
 
 		if err := <-idle; !errors.Is(err, want) {
-			t.Errorf("Idle returned %v, want %v", err, want)
+			t.Errorf("WaitIdle returned %v, want %v", err, want)
 		}
 		if err := <-delivered; !errors.Is(err, want) {
-			t.Errorf("AwaitDelivery returned %v, want %v", err, want)
+			t.Errorf("WaitDelivery returned %v, want %v", err, want)
 		}
 	})
 }
@@ -361,12 +361,12 @@ func TestServer_MethodsAfterClose(t *testing.T) {
 	srv.Close()
 	srv.Reset()
 
-	_, awaited := srv.AwaitDelivery(t.Context(), sandboxfake.Delivery.Acknowledged)
+	_, awaited := srv.WaitDelivery(t.Context(), sandboxfake.Delivery.Acknowledged)
 	for name, err := range map[string]error{
-		"Advance":       srv.Advance(t.Context(), time.Second),
-		"Idle":          srv.Idle(t.Context()),
-		"Redeliver":     srv.Redeliver(t.Context(), "any"),
-		"AwaitDelivery": awaited,
+		"Advance":      srv.Advance(t.Context(), time.Second),
+		"WaitIdle":     srv.WaitIdle(t.Context()),
+		"Redeliver":    srv.Redeliver(t.Context(), "any"),
+		"WaitDelivery": awaited,
 	} {
 		if !errors.Is(err, sandboxfake.ErrClosed) {
 			t.Errorf("%s returned %v, want ErrClosed", name, err)
@@ -471,15 +471,15 @@ func TestServer_RequestsWaitsOnLoopback(t *testing.T) {
 	}
 }
 
-func TestServer_IdleWaitsForRenewal(t *testing.T) {
+func TestServer_WaitIdleWaitsForRenewal(t *testing.T) {
 	onEachClock(t, func(t *testing.T, srv *sandboxfake.Server) {
 		transport := new(tokenTransport)
 		startRenewal(t, srv, tokenCall(t, clientWith(srv, transport)))
 
-		err := srv.Idle(t.Context())
+		err := srv.WaitIdle(t.Context())
 
 		if n := transport.completed.Load(); err != nil || n != 2 {
-			t.Errorf("Idle = %v after %d token requests, want nil after 2", err, n)
+			t.Errorf("WaitIdle = %v after %d token requests, want nil after 2", err, n)
 		}
 	})
 }
@@ -538,7 +538,7 @@ func TestServer_RenewalDelayedByFault(t *testing.T) {
 		start := time.Now()
 
 		during := len(tokenRequests(srv))
-		err := errors.Join(srv.Idle(t.Context()), srv.Advance(t.Context(), time.Second))
+		err := errors.Join(srv.WaitIdle(t.Context()), srv.Advance(t.Context(), time.Second))
 
 		if took := time.Since(start); during != 1 || err != nil || took > 0 {
 			t.Errorf("%d token requests and error %v after %v, want 1 and nil without a wait", during, err, took)
@@ -559,7 +559,7 @@ func TestServer_RenewalHeldByTest(t *testing.T) {
 
 		for name, wait := range map[string]func(context.Context) error{
 			"Requests": func(context.Context) error { srv.Requests(); return nil },
-			"Idle":     srv.Idle,
+			"WaitIdle": srv.WaitIdle,
 			"Advance":  func(ctx context.Context) error { return srv.Advance(ctx, 0) },
 		} {
 			start := time.Now()
@@ -589,7 +589,7 @@ func TestServer_RequestsWithinRenewal(t *testing.T) {
 		transport := &tokenTransport{renew: func() { during = len(tokenRequests(srv)) }}
 
 		startRenewal(t, srv, tokenCall(t, clientWith(srv, transport)))
-		srv.Idle(t.Context())
+		srv.WaitIdle(t.Context())
 		time.Sleep(time.Second)
 		after := len(tokenRequests(srv))
 
@@ -605,7 +605,7 @@ func TestServer_RenewalAtReset(t *testing.T) {
 		startRenewal(t, srv, tokenCall(t, clientWith(srv, &tokenTransport{renew: func() { <-release }})))
 		defer close(release)
 		idle, requests := make(chan error), make(chan int)
-		go func() { idle <- srv.Idle(t.Context()) }()
+		go func() { idle <- srv.WaitIdle(t.Context()) }()
 		go func() { requests <- len(srv.Requests()) }()
 		synctest.Wait()
 		start := time.Now()
@@ -613,7 +613,7 @@ func TestServer_RenewalAtReset(t *testing.T) {
 		end()
 
 		if err := <-idle; !errors.Is(err, want) {
-			t.Errorf("Idle = %v, want %v", err, want)
+			t.Errorf("WaitIdle = %v, want %v", err, want)
 		}
 		<-requests
 		if took := time.Since(start); took > 0 {
@@ -638,7 +638,7 @@ func TestServer_TimestampsUseServerClock(t *testing.T) {
 		limited := a.get(phoneChecks)
 		trace := a.get(phoneChecks + "/" + id + "/traces").json["_embedded"].(map[string]any)["traces"].([]any)[0].(map[string]any)
 		redirected := a.get(phoneChecks02 + "/" + a.create(phoneChecks02, `{"phone_number":"447700900012","redirect_url":"`+host+`"}`) + "/redirect")
-		if err := srv.Idle(t.Context()); err != nil {
+		if err := srv.WaitIdle(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		attempt := srv.Deliveries()[0].Attempts[0]
@@ -751,7 +751,7 @@ func TestServer_Expire(t *testing.T) {
 
 				expire(a, id)
 
-				if err := a.srv.Idle(t.Context()); err != nil {
+				if err := a.srv.WaitIdle(t.Context()); err != nil {
 					t.Fatal(err)
 				}
 				if !a.srv.Now().Equal(frozenAt) {

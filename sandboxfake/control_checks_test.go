@@ -202,7 +202,7 @@ func TestServer_ControlTimeline(t *testing.T) {
 	id := a.create(phoneChecks02, fmt.Sprintf(`{"phone_number":"447700900012","callback_url":"%s/callbacks","redirect_url":"%s/back"}`, host, host))
 	location := a.open(phoneChecks02, id).header.Get("Location")
 	a.exchange(phoneChecks02, id, codeOf(t, location))
-	if err := a.srv.Idle(t.Context()); err != nil {
+	if err := a.srv.WaitIdle(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 
@@ -651,7 +651,7 @@ func TestServer_ControlOpenAs(t *testing.T) {
 						a.exchange("/"+row.product+"/v0.2/checks", id, r.Code)
 					}
 				}
-				if err := a.srv.Idle(t.Context()); err != nil {
+				if err := a.srv.WaitIdle(t.Context()); err != nil {
 					t.Fatal(err)
 				}
 				callbacks, _ := shop.received(t)

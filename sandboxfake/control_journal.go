@@ -87,7 +87,7 @@ func (s *Server) controlDeliveries(r *http.Request) (any, error) {
 		}
 		ctx, cancel := context.WithTimeout(r.Context(), timeout)
 		defer cancel()
-		_, err = s.AwaitDelivery(ctx, func(d Delivery) bool { return d.CheckID == checkID && d.Done })
+		_, err = s.WaitDelivery(ctx, func(d Delivery) bool { return d.CheckID == checkID && d.Done })
 		if err != nil && ctx.Err() == nil {
 			return nil, err
 		}

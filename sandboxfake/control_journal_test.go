@@ -139,7 +139,7 @@ func (a *api) callback(body string) sandboxfake.Delivery {
 	if got.status != http.StatusOK {
 		a.t.Fatalf("callback: %d %s", got.status, got.body)
 	}
-	d, err := a.srv.AwaitDelivery(a.t.Context(), func(d sandboxfake.Delivery) bool {
+	d, err := a.srv.WaitDelivery(a.t.Context(), func(d sandboxfake.Delivery) bool {
 		return d.ID == got.json["delivery_id"] && (d.Done || !d.NextAttempt.IsZero())
 	})
 	if err != nil {

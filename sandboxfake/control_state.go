@@ -231,7 +231,7 @@ func (s *Server) controlSetDates(r *http.Request) (any, error) {
 	return nil, nil
 }
 
-func (s *Server) controlIdle(r *http.Request) (any, error) { return nil, s.Idle(r.Context()) }
+func (s *Server) controlIdle(r *http.Request) (any, error) { return nil, s.WaitIdle(r.Context()) }
 
 func (s *Server) controlRotateKeys(*http.Request) (any, error) {
 	s.RotateKeys()

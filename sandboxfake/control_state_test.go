@@ -70,7 +70,7 @@ func TestServer_ControlStateChanges(t *testing.T) {
 
 	a.create(phoneChecks, `{"phone_number":"447700900012"}`)
 	a.srv.RotateKeys()
-	a.srv.NewProject(idverify.ProjectParams{Name: "shop", Mode: idverify.ModeLive, CallbackURL: "https://shop.sandbox.test/all", PhoneCheck: idverify.ProductURLs{RedirectURL: "https://shop.sandbox.test/back"}})
+	a.srv.NewProject(idverify.ProjectParams{Name: "shop", Mode: idverify.ModeLive, CallbackURL: "https://shop.sandbox.test/all", PhoneCheckURLs: idverify.ProductURLs{RedirectURL: "https://shop.sandbox.test/back"}})
 	after := a.state()
 
 	if before["revision"].(float64) >= after["revision"].(float64) {
@@ -417,7 +417,7 @@ func TestServer_ControlDates(t *testing.T) {
 	date := func() string {
 		t.Helper()
 		a.completeCheck(target)
-		if err := a.srv.Idle(t.Context()); err != nil {
+		if err := a.srv.WaitIdle(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		deliveries := a.srv.Deliveries()

@@ -38,7 +38,7 @@ func TestServer_CallbackRetrySchedule(t *testing.T) {
 
 		id := a.create("/phone_check/v0.1/checks", `{"phone_number":"447700900000","callback_url":"`+host+`"}`)
 		a.get("/phone_check/v0.1/checks/" + id + "/redirect")
-		delivery, err := srv.AwaitDelivery(t.Context(), func(d sandboxfake.Delivery) bool { return d.Done })
+		delivery, err := srv.WaitDelivery(t.Context(), func(d sandboxfake.Delivery) bool { return d.Done })
 
 		if err != nil {
 			t.Fatal(err)
@@ -177,7 +177,7 @@ func TestServer_DeliveriesDoNotBlockCalls(t *testing.T) {
 		for range 100 {
 			app.respond <- http.StatusNoContent
 		}
-		if err := srv.Idle(t.Context()); err != nil {
+		if err := srv.WaitIdle(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		for _, d := range srv.Deliveries() {
@@ -254,7 +254,7 @@ func TestServer_CallbackHeaderAndDigest(t *testing.T) {
 			}
 
 			newAPI(t, srv).completeCheck(host + "/callbacks")
-			if err := srv.Idle(t.Context()); err != nil {
+			if err := srv.WaitIdle(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 
@@ -297,7 +297,7 @@ func TestAttempt_ErrorOmitsHost(t *testing.T) {
 	a := newAPI(t, sandboxfake.New(t, sandboxfake.WithReceiverCA(ca)))
 
 	a.completeCheck("https://localhost:" + port + "/callbacks")
-	if err := a.srv.Idle(t.Context()); err != nil {
+	if err := a.srv.WaitIdle(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 

@@ -31,7 +31,7 @@
 // reset and retired keys are removed. It also dates signatures, unless [WithSystemDates] is set. By
 // default the clock runs. [WithFrozenClock] freezes it. [Server.Advance] moves either kind forward
 // and runs every event that becomes due. [Server.Expire] makes one check expire without moving the
-// clock. [Server.Idle] waits for the deliveries in progress. No test needs to sleep or to poll.
+// clock. [Server.WaitIdle] waits for the deliveries in progress. No test needs to sleep or to poll.
 //
 // In a testing/synctest bubble, use [WithInMemory] and create the server inside the bubble. It then
 // uses the bubble's clock, so the six attempts of a callback, which span two and a half minutes,

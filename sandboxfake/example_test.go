@@ -146,14 +146,14 @@ func ExampleServer_Advance() {
 	// now 2m20s
 }
 
-func ExampleServer_Idle() {
+func ExampleServer_WaitIdle() {
 	srv := start()
 	defer srv.Close()
 	handled := 0
 	url := srv.Handle("shop.sandbox.test", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { handled++ }))
 	open(srv, "447700900012", url)
 
-	if err := srv.Idle(context.Background()); err != nil {
+	if err := srv.WaitIdle(context.Background()); err != nil {
 		log.Fatal(err)
 	}
 
@@ -161,12 +161,12 @@ func ExampleServer_Idle() {
 	// Output: 1 callback
 }
 
-func ExampleServer_AwaitDelivery() {
+func ExampleServer_WaitDelivery() {
 	srv := start()
 	defer srv.Close()
 	id := open(srv, "447700900055", srv.Handle("shop.sandbox.test", http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})))
 
-	d, err := srv.AwaitDelivery(context.Background(), func(d sandboxfake.Delivery) bool { return d.CheckID == id && d.Done })
+	d, err := srv.WaitDelivery(context.Background(), func(d sandboxfake.Delivery) bool { return d.CheckID == id && d.Done })
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -180,7 +180,7 @@ func ExampleServer_Redeliver() {
 	srv := start()
 	defer srv.Close()
 	open(srv, "447700900012", srv.Handle("shop.sandbox.test", http.NotFoundHandler()))
-	lost, err := srv.AwaitDelivery(ctx, func(d sandboxfake.Delivery) bool { return d.Done })
+	lost, err := srv.WaitDelivery(ctx, func(d sandboxfake.Delivery) bool { return d.Done })
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -189,7 +189,7 @@ func ExampleServer_Redeliver() {
 	if err := srv.Redeliver(ctx, lost.ID); err != nil {
 		log.Fatal(err)
 	}
-	if _, err := srv.AwaitDelivery(ctx, sandboxfake.Delivery.Acknowledged); err != nil {
+	if _, err := srv.WaitDelivery(ctx, sandboxfake.Delivery.Acknowledged); err != nil {
 		log.Fatal(err)
 	}
 

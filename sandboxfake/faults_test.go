@@ -386,7 +386,7 @@ func TestFault_Callback(t *testing.T) {
 				srv.Inject(sandboxfake.Match{Operation: sandboxfake.OperationCallback}, row.fault)
 
 				a.completeCheck(host)
-				delivery, err := srv.AwaitDelivery(t.Context(), func(d sandboxfake.Delivery) bool { return d.Done })
+				delivery, err := srv.WaitDelivery(t.Context(), func(d sandboxfake.Delivery) bool { return d.Done })
 
 				if err != nil {
 					t.Fatal(err)
@@ -479,11 +479,11 @@ func TestFault_CallbackOfCheck(t *testing.T) {
 				row.inject(a, id)
 
 				other := a.completeCheck(host)
-				if err := a.srv.Idle(t.Context()); err != nil {
+				if err := a.srv.WaitIdle(t.Context()); err != nil {
 					t.Fatal(err)
 				}
 				a.get(phoneChecks + "/" + id + "/redirect")
-				if err := a.srv.Idle(t.Context()); err != nil {
+				if err := a.srv.WaitIdle(t.Context()); err != nil {
 					t.Fatal(err)
 				}
 

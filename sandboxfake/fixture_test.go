@@ -89,7 +89,7 @@ func TestServer_ResponsesMatchFixtures(t *testing.T) {
 		if r := a.get(path + "/" + check["check_id"].(string) + "/redirect"); r.status != 200 {
 			t.Fatalf("open: %d %s", r.status, r.body)
 		}
-		if err := srv.Idle(t.Context()); err != nil {
+		if err := srv.WaitIdle(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -133,7 +133,7 @@ func TestServer_HistoryDeliveries(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if err := a.srv.Idle(t.Context()); err != nil {
+			if err := a.srv.WaitIdle(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 
@@ -255,7 +255,7 @@ func TestAttempt_Duration(t *testing.T) {
 					}
 				})))
 
-				d, err := a.srv.AwaitDelivery(t.Context(), func(d sandboxfake.Delivery) bool { return d.Done })
+				d, err := a.srv.WaitDelivery(t.Context(), func(d sandboxfake.Delivery) bool { return d.Done })
 
 				if err != nil || d.Attempts[0].Duration != row.want {
 					t.Errorf("duration = %v, %v, want %v", d.Attempts[0].Duration, err, row.want)
@@ -278,7 +278,7 @@ func TestAttempt_DurationWithoutWait(t *testing.T) {
 		}
 		began := time.Now()
 
-		if err := a.srv.Idle(t.Context()); err != nil {
+		if err := a.srv.WaitIdle(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 

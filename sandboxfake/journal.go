@@ -44,7 +44,7 @@ const redacted = timeline.Redacted
 // Requests returns the requests in the journal, oldest first: at most 1,024, or the limit of
 // [WithJournalLimit]. See [Server.DroppedRequests]. The result shares no memory with the server.
 //
-// Requests waits for token renewals as [Server.Idle] does, until the server is reset or closed.
+// Requests waits for token renewals as [Server.WaitIdle] does, until the server is reset or closed.
 func (s *Server) Requests() []Request {
 	s.awaitRenewals()
 	svc := s.lock()
@@ -311,13 +311,13 @@ func (s *Server) DroppedDeliveries() int {
 	return svc.deliveries.dropped
 }
 
-// AwaitDelivery waits until match returns true for a callback, and returns that callback. It calls
+// WaitDelivery waits until match returns true for a callback, and returns that callback. It calls
 // match for each callback in the journal, and again for each callback that is queued, sent or
 // responded to. To wait for the end of all attempts, check Done in match.
 //
 // The error wraps the error of ctx, [ErrReset] or [ErrClosed], and its text contains the result of
 // the last attempt. match must not call the server.
-func (s *Server) AwaitDelivery(ctx context.Context, match func(Delivery) bool) (Delivery, error) {
+func (s *Server) WaitDelivery(ctx context.Context, match func(Delivery) bool) (Delivery, error) {
 	svc := s.lock()
 	defer svc.mu.Unlock()
 	var found Delivery
@@ -335,7 +335,7 @@ func (s *Server) AwaitDelivery(ctx context.Context, match func(Delivery) bool) (
 		return false
 	})
 	if err != nil {
-		return Delivery{}, fmt.Errorf("%w: await delivery: no match among %d callbacks (%s)", err, len(svc.deliveries.entries), svc.lastAttempt())
+		return Delivery{}, fmt.Errorf("%w: wait for delivery: no match among %d callbacks (%s)", err, len(svc.deliveries.entries), svc.lastAttempt())
 	}
 	return found, nil
 }

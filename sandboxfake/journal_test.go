@@ -100,7 +100,7 @@ func TestServer_JournalsReturnCopies(t *testing.T) {
 	srv.Inject(sandboxfake.Match{Operation: sandboxfake.OperationCallback}, sandboxfake.Fault{Body: "{}"})
 	a.post(phoneChecks, `{"phone_number":"447700900012"}`)
 	a.completeCheck(srv.Handle("app.sandbox.test", new(recordingReceiver)))
-	if err := srv.Idle(t.Context()); err != nil {
+	if err := srv.WaitIdle(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	// As text, so that nothing is shared with the journals.
@@ -462,7 +462,7 @@ func TestServer_RequestsMemory(t *testing.T) {
 	}
 }
 
-func TestServer_AwaitDelivery(t *testing.T) {
+func TestServer_WaitDelivery(t *testing.T) {
 	onEachClock(t, func(t *testing.T, srv *sandboxfake.Server) {
 		a := newAPI(t, srv)
 		app := newBlockingReceiver()
@@ -476,7 +476,7 @@ func TestServer_AwaitDelivery(t *testing.T) {
 		awaited := make(chan error, 1)
 		go func() {
 			var err error
-			found, err = srv.AwaitDelivery(t.Context(), func(d sandboxfake.Delivery) bool {
+			found, err = srv.WaitDelivery(t.Context(), func(d sandboxfake.Delivery) bool {
 				if now := (change{len(d.Attempts), !d.NextAttempt.IsZero(), d.Done}); len(seen) == 0 || seen[len(seen)-1] != now {
 					seen = append(seen, now)
 				}
@@ -499,27 +499,27 @@ func TestServer_AwaitDelivery(t *testing.T) {
 		if diff := cmp.Diff(want, seen, cmp.AllowUnexported(change{})); diff != "" {
 			t.Errorf("states of the delivery (-want +got):\n%s", diff)
 		}
-		past, err := srv.AwaitDelivery(t.Context(), sandboxfake.Delivery.Acknowledged)
+		past, err := srv.WaitDelivery(t.Context(), sandboxfake.Delivery.Acknowledged)
 		if err != nil || past.ID != found.ID {
-			t.Errorf("AwaitDelivery of a past delivery = %q, %v, want the same delivery", past.ID, err)
+			t.Errorf("WaitDelivery of a past delivery = %q, %v, want the same delivery", past.ID, err)
 		}
 	})
 }
 
-func TestServer_AwaitDeliveryCanceled(t *testing.T) {
+func TestServer_WaitDeliveryCanceled(t *testing.T) {
 	t.Parallel()
 	srv := sandboxfake.New(t, sandboxfake.WithInMemory())
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 
-	_, err := srv.AwaitDelivery(ctx, func(sandboxfake.Delivery) bool { return false })
+	_, err := srv.WaitDelivery(ctx, func(sandboxfake.Delivery) bool { return false })
 
 	if !errors.Is(err, context.Canceled) {
 		t.Errorf("error = %v, want context.Canceled", err)
 	}
 }
 
-func TestServer_AwaitDeliveryLastAttempt(t *testing.T) {
+func TestServer_WaitDeliveryLastAttempt(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		name    string
@@ -536,13 +536,13 @@ func TestServer_AwaitDeliveryLastAttempt(t *testing.T) {
 			if tt.receive != nil {
 				newAPI(t, srv).completeCheck(srv.Handle("app.sandbox.test", tt.receive))
 			}
-			if err := srv.Idle(t.Context()); err != nil {
+			if err := srv.WaitIdle(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 			ctx, cancel := context.WithCancel(t.Context())
 			cancel()
 
-			_, err := srv.AwaitDelivery(ctx, sandboxfake.Delivery.Acknowledged)
+			_, err := srv.WaitDelivery(ctx, sandboxfake.Delivery.Acknowledged)
 
 			if !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("error = %v, want context.Canceled with %q", err, tt.want)
@@ -551,7 +551,7 @@ func TestServer_AwaitDeliveryLastAttempt(t *testing.T) {
 	}
 }
 
-func TestServer_AwaitDeliveryInFlight(t *testing.T) {
+func TestServer_WaitDeliveryInFlight(t *testing.T) {
 	t.Parallel()
 	srv := sandboxfake.New(t, sandboxfake.WithInMemory())
 	app := newBlockingReceiver()
@@ -559,7 +559,7 @@ func TestServer_AwaitDeliveryInFlight(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 
-	_, err := srv.AwaitDelivery(ctx, sandboxfake.Delivery.Acknowledged)
+	_, err := srv.WaitDelivery(ctx, sandboxfake.Delivery.Acknowledged)
 	app.respond <- http.StatusNoContent
 
 	if want := "no match among 1 callbacks (no attempt has ended)"; err == nil || !strings.Contains(err.Error(), want) {
@@ -581,7 +581,7 @@ func TestServer_Redeliver(t *testing.T) {
 	if err := srv.Redeliver(t.Context(), first.ID); err != nil {
 		t.Fatal(err)
 	}
-	again, err := srv.AwaitDelivery(t.Context(), func(d sandboxfake.Delivery) bool { return d.ID != first.ID && d.Done })
+	again, err := srv.WaitDelivery(t.Context(), func(d sandboxfake.Delivery) bool { return d.ID != first.ID && d.Done })
 
 	if err != nil {
 		t.Fatal(err)

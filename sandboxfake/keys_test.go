@@ -101,7 +101,7 @@ func TestServer_RotateKeysVerification(t *testing.T) {
 	completeCheck := func() {
 		t.Helper()
 		a.completeCheck(host)
-		if err := srv.Idle(t.Context()); err != nil {
+		if err := srv.WaitIdle(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		id := a.create(phoneChecks02, `{"phone_number":"447700900012","redirect_url":"`+host+`"}`)
@@ -136,7 +136,7 @@ func TestFault_WrongKeyUsesPublishedID(t *testing.T) {
 	srv.Inject(sandboxfake.Match{Operation: sandboxfake.OperationCallback}, sandboxfake.Fault{WrongKey: true})
 
 	a.completeCheck(host)
-	if err := srv.Idle(t.Context()); err != nil {
+	if err := srv.WaitIdle(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 
@@ -217,7 +217,7 @@ func TestWithSystemDates_AfterAdvance(t *testing.T) {
 				if err := a.srv.Redeliver(t.Context(), a.srv.Deliveries()[0].ID); err != nil {
 					t.Fatal(err)
 				}
-				if err := a.srv.Idle(t.Context()); err != nil {
+				if err := a.srv.WaitIdle(t.Context()); err != nil {
 					t.Fatal(err)
 				}
 
@@ -272,7 +272,7 @@ func TestServer_RedirectAndCallback(t *testing.T) {
 						t.Fatalf("exchange: %d %s", got.status, got.body)
 					}
 				}
-				if err := a.srv.Idle(t.Context()); err != nil {
+				if err := a.srv.WaitIdle(t.Context()); err != nil {
 					t.Fatal(err)
 				}
 
@@ -308,7 +308,7 @@ func TestServer_RedeliverManyTimes(t *testing.T) {
 						t.Fatal(err)
 					}
 				}
-				if err := a.srv.Idle(t.Context()); err != nil {
+				if err := a.srv.WaitIdle(t.Context()); err != nil {
 					t.Fatal(err)
 				}
 
@@ -329,7 +329,7 @@ func TestServer_SignatureDatesUseServerClock(t *testing.T) {
 	}
 
 	a.completeCheck(target)
-	if err := a.srv.Idle(t.Context()); err != nil {
+	if err := a.srv.WaitIdle(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 

@@ -200,7 +200,7 @@ func TestWithPublicURL_InProcessClients(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			srv.Idle(t.Context())
+			srv.WaitIdle(t.Context())
 
 			if visit.Status != http.StatusOK || visit.URL.Host != "sandbox.example.com" {
 				t.Errorf("device ended at %s with %d, want 200 from the public host", visit.URL, visit.Status)

@@ -166,8 +166,8 @@ func provisionParams(p idverify.ProjectParams) *projectParams {
 		Mode:        new(string(p.Mode)),
 		CallbackURL: p.CallbackURL,
 		Configuration: map[string]json.RawMessage{
-			wire.PhoneCheck:      urls(p.PhoneCheck),
-			wire.SubscriberCheck: urls(p.SubscriberCheck),
+			wire.PhoneCheck:      urls(p.PhoneCheckURLs),
+			wire.SubscriberCheck: urls(p.SubscriberCheckURLs),
 		},
 	}
 }

@@ -17,8 +17,8 @@ func TestServer_NewProjectMatchesHTTP(t *testing.T) {
 	t.Parallel()
 	params := idverify.ProjectParams{
 		Name: "Shop", Mode: idverify.ModeSandbox, CallbackURL: "https://shop.sandbox.test/",
-		PhoneCheck:      idverify.ProductURLs{CallbackURL: "https://shop.sandbox.test/phone", RedirectURL: "https://shop.sandbox.test/return"},
-		SubscriberCheck: idverify.ProductURLs{RedirectURL: "https://shop.sandbox.test/return"},
+		PhoneCheckURLs:      idverify.ProductURLs{CallbackURL: "https://shop.sandbox.test/phone", RedirectURL: "https://shop.sandbox.test/return"},
+		SubscriberCheckURLs: idverify.ProductURLs{RedirectURL: "https://shop.sandbox.test/return"},
 	}
 	provisioned, viaHTTP := consoleServer(t), consoleServer(t)
 

@@ -126,7 +126,7 @@ func TestOwnWiring(t *testing.T) {
 	if _, err := srv.Device().Open(t.Context(), check.CheckURL); err != nil {
 		t.Fatal(err)
 	}
-	delivery, err := srv.AwaitDelivery(t.Context(), func(d sandboxfake.Delivery) bool { return len(d.Attempts) > 0 })
+	delivery, err := srv.WaitDelivery(t.Context(), func(d sandboxfake.Delivery) bool { return len(d.Attempts) > 0 })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -204,7 +204,7 @@ func TestCallbackRetries(t *testing.T) {
 		unavailable = false
 		start := srv.Now()
 
-		delivery, err := srv.AwaitDelivery(t.Context(), sandboxfake.Delivery.Acknowledged)
+		delivery, err := srv.WaitDelivery(t.Context(), sandboxfake.Delivery.Acknowledged)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -240,7 +240,7 @@ func TestDuplicateCallback(t *testing.T) {
 		if err := srv.Redeliver(t.Context(), srv.Deliveries()[0].ID); err != nil {
 			t.Fatal(err)
 		}
-		if err := srv.Idle(t.Context()); err != nil {
+		if err := srv.WaitIdle(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -320,7 +320,7 @@ func TestForgedCallback(t *testing.T) {
 	if _, err := srv.Device().Open(t.Context(), check.CheckURL); err != nil {
 		t.Fatal(err)
 	}
-	delivery, err := srv.AwaitDelivery(t.Context(), func(d sandboxfake.Delivery) bool { return d.Done })
+	delivery, err := srv.WaitDelivery(t.Context(), func(d sandboxfake.Delivery) bool { return d.Done })
 	if err != nil {
 		t.Fatal(err)
 	}

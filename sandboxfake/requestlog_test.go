@@ -15,7 +15,7 @@ func TestWithRequestLog_Lines(t *testing.T) {
 	a := newAPI(t, srv)
 	target := srv.Handle("app.sandbox.test", new(recordingReceiver))
 	id := a.completeCheck(target + "/callbacks?token=secret")
-	if err := srv.Idle(t.Context()); err != nil {
+	if err := srv.WaitIdle(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	srv.Inject(sandboxfake.Match{}, sandboxfake.Fault{Status: http.StatusServiceUnavailable})
@@ -55,12 +55,12 @@ func TestWithRequestLog_AttemptCauses(t *testing.T) {
 	a := newAPI(t, srv)
 	const unused = "http://127.0.0.1:9" // nothing listens on port 9
 	a.completeCheck(unused + "/callbacks?token=secret")
-	if err := srv.Idle(t.Context()); err != nil {
+	if err := srv.WaitIdle(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	srv.Inject(sandboxfake.Match{Operation: sandboxfake.OperationCallback}, sandboxfake.Fault{Drop: true})
 	a.completeCheck(unused)
-	if err := srv.Idle(t.Context()); err != nil {
+	if err := srv.WaitIdle(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	close(lines)

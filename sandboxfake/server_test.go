@@ -119,7 +119,7 @@ func TestServer_VerifierOptions(t *testing.T) {
 	}))
 
 	newAPI(t, srv).completeCheck(url)
-	if err := srv.Idle(t.Context()); err != nil {
+	if err := srv.WaitIdle(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 

@@ -119,7 +119,7 @@ func useServer(t *testing.T, srv *sandboxfake.Server) {
 	client = srv.Client()
 	openIdle(t, srv, createCheck(t, client, "447700900099", url+"/callbacks", "").CheckURL)
 	srv.Expire(createCheck(t, client, "447700900013", url+"/callbacks", "").CheckID)
-	if err := srv.Idle(t.Context()); err != nil {
+	if err := srv.WaitIdle(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := client.SIMChecks.Create(t.Context(), idverify.SIMCheckParams{PhoneNumber: "447700900016"}); err != nil {
@@ -148,7 +148,7 @@ func openIdle(t *testing.T, srv *sandboxfake.Server, url string) (code string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := srv.Idle(t.Context()); err != nil {
+	if err := srv.WaitIdle(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	return visit.URL.Query().Get("code")
@@ -267,7 +267,7 @@ func TestNew_TimelineRedacts(t *testing.T) {
 		t.Fatal(err)
 	}
 	srv.Inject(sandboxfake.Match{Operation: sandboxfake.OperationCallback, CheckID: secret}, sandboxfake.Fault{Body: secret + number})
-	if err := srv.Idle(t.Context()); err != nil {
+	if err := srv.WaitIdle(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	deliveries := srv.Deliveries()

@@ -649,7 +649,7 @@ func TestExamine_ProbeSnippets(t *testing.T) {
 			ctx := t.Context()
 
 			before, beforeErr := probe.Effects(ctx, "check 1")
-			createdErr := probe.Created(ctx, receivertest.Check{ID: "check 1", Product: "phone_check"})
+			createdErr := probe.Created(ctx, receivertest.Check{CheckID: "check 1", Product: "phone_check"})
 			after, afterErr := probe.Effects(ctx, "check 1")
 			slowErr := probe.SlowStore(ctx, true)
 			slow, slowEffectsErr := probe.Effects(ctx, "check 1") // 0 while the store of the program is slow

@@ -110,7 +110,7 @@ func productsOf(country *idverify.CountryReachability) []countryProduct {
 
 // country prints the products in a country.
 func (c *connection) country(ctx context.Context, code string) int {
-	got, err := c.client.Reachability.Country(ctx, code)
+	got, err := c.client.Reachability.LookupCountry(ctx, code)
 	if err != nil {
 		return c.fail(err)
 	}

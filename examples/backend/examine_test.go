@@ -124,17 +124,17 @@ func (e *examined) created(ctx context.Context, c receivertest.Check) error {
 	}
 	defer tx.Rollback()
 	if c.Product == string(idverify.ProductSubscriberCheck) {
-		if _, err := tx.ExecContext(ctx, "INSERT INTO signups (id, phone_number) VALUES ($1, '447700900012')", c.ID); err != nil {
+		if _, err := tx.ExecContext(ctx, "INSERT INTO signups (id, phone_number) VALUES ($1, '447700900012')", c.CheckID); err != nil {
 			return err
 		}
 	}
-	if err := e.checks.Plan(ctx, tx, idverify.Product(c.Product), c.ID); err != nil {
+	if err := e.checks.Plan(ctx, tx, idverify.Product(c.Product), c.CheckID); err != nil {
 		return err
 	}
 	if err := tx.Commit(); err != nil {
 		return err
 	}
-	return e.checks.Bind(ctx, c.ID, c.ID, 0)
+	return e.checks.Bind(ctx, c.CheckID, c.CheckID, 0)
 }
 
 // An effect is the exchange of a code. The service does not know the codes of the examination.

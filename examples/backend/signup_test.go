@@ -160,7 +160,7 @@ func TestShop_ProcessesResultOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := s.service.Idle(t.Context()); err != nil {
+	if err := s.service.WaitIdle(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 
@@ -185,7 +185,7 @@ func TestShop_RejectsForgedCallback(t *testing.T) {
 	begun := app.post("/signups", `{"phone_number": "447700900012"}`)
 
 	s.open(t, begun.text("check_url"))
-	if err := s.service.Idle(t.Context()); err != nil {
+	if err := s.service.WaitIdle(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 

@@ -87,7 +87,7 @@ func TestBackend_DuplicateCallback(t *testing.T) {
 	if err := s.service.Redeliver(t.Context(), s.service.Deliveries()[0].ID); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.service.Idle(t.Context()); err != nil {
+	if err := s.service.WaitIdle(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	other, checkURL := b.mustSignUp(t, "447700900014")

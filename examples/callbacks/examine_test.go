@@ -55,14 +55,14 @@ func (b *backend) created(ctx context.Context, c receivertest.Check) error {
 		return err
 	}
 	defer tx.Rollback()
-	if _, err := tx.ExecContext(ctx, "INSERT INTO sign_ups (reference, customer) VALUES ($1, 'customer')", c.ID); err != nil {
+	if _, err := tx.ExecContext(ctx, "INSERT INTO sign_ups (reference, customer) VALUES ($1, 'customer')", c.CheckID); err != nil {
 		return err
 	}
-	if err := b.checks.Plan(ctx, tx, idverify.Product(c.Product), c.ID); err != nil {
+	if err := b.checks.Plan(ctx, tx, idverify.Product(c.Product), c.CheckID); err != nil {
 		return err
 	}
 	if err := tx.Commit(); err != nil {
 		return err
 	}
-	return b.checks.Bind(ctx, c.ID, c.ID, 0)
+	return b.checks.Bind(ctx, c.CheckID, c.CheckID, 0)
 }

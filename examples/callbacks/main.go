@@ -118,14 +118,14 @@ func demonstrate(ctx context.Context, out io.Writer, b *backend, service *sandbo
 	if err := service.Redeliver(ctx, first); err != nil {
 		return err
 	}
-	if err := service.Idle(ctx); err != nil {
+	if err := service.WaitIdle(ctx); err != nil {
 		return err
 	}
 	service.Inject(sandboxfake.Match{Operation: sandboxfake.OperationCallback}, sandboxfake.Fault{WrongKey: true})
 	if err := service.Redeliver(ctx, first); err != nil {
 		return err
 	}
-	return service.Idle(ctx)
+	return service.WaitIdle(ctx)
 }
 
 // await reads the result of a sign-up until it is stored, as the app does.

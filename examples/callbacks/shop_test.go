@@ -97,7 +97,7 @@ func (s *shop) open(t *testing.T, checkURL string) {
 	if _, err := s.service.Device().Open(t.Context(), checkURL); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.service.Idle(t.Context()); err != nil {
+	if err := s.service.WaitIdle(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -124,7 +124,7 @@ func firstPaidCheck(ctx context.Context, out io.Writer, service *sandboxfake.Ser
 	}
 	for _, day := range days {
 		if day.Amount != "0" {
-			fmt.Fprintf(out, "9. Usage: %d %s for %s %s\n", day.Counter, day.Product, day.Amount, day.Currency)
+			fmt.Fprintf(out, "9. Usage: %d %s for %s %s\n", day.Count, day.Product, day.Amount, day.Currency)
 		}
 	}
 	return nil

@@ -112,10 +112,10 @@ func (h *harness) newRound(number, checks int) *round {
 	r := &round{harness: h, number: number, calm: number%2 == 0, tally: tally{created: checks}, random: h.newRandom(number, 0), resent: make(map[string]bool)}
 	var err error
 	r.project, err = h.console.Projects.Create(h.t.Context(), idverify.ProjectParams{
-		Name:            fmt.Sprint("round ", number),
-		Mode:            idverify.ModeLive,
-		CallbackURL:     h.shop.url + "/callbacks",
-		SubscriberCheck: idverify.ProductURLs{RedirectURL: h.shop.url + "/back?shop=1"},
+		Name:                fmt.Sprint("round ", number),
+		Mode:                idverify.ModeLive,
+		CallbackURL:         h.shop.url + "/callbacks",
+		SubscriberCheckURLs: idverify.ProductURLs{RedirectURL: h.shop.url + "/back?shop=1"},
 	})
 	if err != nil {
 		h.t.Fatal(err)

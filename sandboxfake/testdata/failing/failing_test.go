@@ -32,7 +32,7 @@ func TestAcknowledged(t *testing.T) {
 	if _, err := srv.Device().Open(t.Context(), check.CheckURL); err != nil {
 		t.Fatal(err)
 	}
-	if err := srv.Idle(t.Context()); err != nil { // the first attempt has ended
+	if err := srv.WaitIdle(t.Context()); err != nil { // the first attempt has ended
 		t.Fatal(err)
 	}
 	if err := srv.Advance(t.Context(), 15*time.Second); err != nil {
@@ -99,11 +99,11 @@ func TestFailNow(t *testing.T) {
 	if _, err := srv.Device().Open(t.Context(), check.CheckURL); err != nil {
 		t.Fatal(err)
 	}
-	_, err := srv.AwaitDelivery(t.Context(), func(sandboxfake.Delivery) bool {
+	_, err := srv.WaitDelivery(t.Context(), func(sandboxfake.Delivery) bool {
 		t.FailNow()
 		return true
 	})
-	t.Errorf("AwaitDelivery returned %v, want FailNow to end the test", err)
+	t.Errorf("WaitDelivery returned %v, want FailNow to end the test", err)
 }
 
 func TestTwoServers(t *testing.T) {

@@ -115,7 +115,7 @@ func (s *shop) browse(method, path, body string, header http.Header) page {
 // results waits for the callbacks and returns what the shop received.
 func (s *shop) results() (callbacks, redirects []string) {
 	s.t.Helper()
-	if err := s.srv.Idle(s.t.Context()); err != nil {
+	if err := s.srv.WaitIdle(s.t.Context()); err != nil {
 		s.t.Fatal(err)
 	}
 	s.mu.Lock()

@@ -80,13 +80,13 @@ func completeCheck(t *testing.T, srv *sandboxfake.Server, target, number, secret
 	if _, err := client.PhoneChecks.Complete(t.Context(), check.CheckID, code); err != nil {
 		t.Fatal(err)
 	}
-	if err := srv.Idle(t.Context()); err != nil {
+	if err := srv.WaitIdle(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if err := srv.Redeliver(t.Context(), srv.Deliveries()[0].ID); err != nil {
 		t.Fatal(err)
 	}
-	if err := srv.Idle(t.Context()); err != nil {
+	if err := srv.WaitIdle(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	return check, code

@@ -204,7 +204,7 @@ function callbackTest(check, want, redirect, fault) {
   const match = fault ? 'func(d sandboxfake.Delivery) bool { return len(d.Attempts) > 0 }' : 'sandboxfake.Delivery.Acknowledged';
   lines.push(
     '', '	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)', '	defer cancel()',
-    `	delivery, err := srv.AwaitDelivery(ctx, ${match})`, ...fatal, '',
+    `	delivery, err := srv.WaitDelivery(ctx, ${match})`, ...fatal, '',
   );
   if (fault) lines.push('	if got := delivery.Attempts[0].Result; got == sandboxfake.ResultAcknowledged {', '		t.Errorf("result of the first attempt = %s, want a failure", got)', '	}');
   else lines.push('	callback := <-callbacks', '	if callback.CheckID != check.CheckID || delivery.CheckID != check.CheckID {', '		t.Errorf("CheckID = %s, want %s", callback.CheckID, check.CheckID)', '	}', ...asserts(check, want, 'callback'));
