@@ -6,8 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-
-	"github.com/idverify/idverify-go"
 )
 
 // App binds checks to the sessions of an app, by a token. It is safe for concurrent use.
@@ -18,6 +16,13 @@ type AppCheck struct {
 	CheckID  string `json:"check_id"`
 	CheckURL string `json:"check_url"`
 	Token    string `json:"token"` // for Exchange
+}
+
+// ExchangeParams contains what the app sends for [App.Exchange].
+type ExchangeParams struct {
+	Token   string `json:"token"`    // of the session: that of AppCheck
+	CheckID string `json:"check_id"` // of AppCheck
+	Code    string `json:"code"`     // from the response to the Check URL
 }
 
 // minToken is the minimum length of a session's token: that of 64 random bits in hexadecimal.
@@ -38,38 +43,40 @@ func NewApp(c Config) (*App, error) {
 	return &App{b}, nil
 }
 
-// Start creates a check of p.PhoneNumber and binds it to the session with token, the secret token
-// of the app's own session. If token is empty, as before a login, the result has a new random
-// token. Data travels to the Result in the store; it has at most 4 KiB.
+// Start creates a check of p.Check.PhoneNumber and binds it to the session with token, the secret
+// token of the app's own session. If token is empty, as before a login, the result has a new random
+// token.
 //
-// Start requires a POST request. It logs the error. [StatusCode] returns the status of the
-// response.
-func (a *App) Start(r *http.Request, token string, p idverify.PhoneCheckParams, data string) (*AppCheck, error) {
+// Start requires a POST request. It rejects a request that a page of another origin sent: see
+// [http.CrossOriginProtection]. It logs the error. [StatusCode] returns the status of the response.
+func (a *App) Start(r *http.Request, token string, p StartParams) (*AppCheck, error) {
 	token = cmp.Or(token, rand.Text())
 	if len(token) < minToken {
 		return nil, a.b.notStarted(r, fmt.Errorf("%w: the token is shorter than %d bytes", ErrNotAllowed, minToken))
 	}
-	check, _, err := a.b.start(r, token, p, data)
+	check, _, err := a.b.start(r, token, p)
 	if err != nil {
 		return nil, err
 	}
 	return &AppCheck{CheckID: check.CheckID, CheckURL: check.CheckURL, Token: token}, nil
 }
 
-// Exchange exchanges the code that the app received from the Check URL, for the session with token.
-// Only one Exchange of a check has a verdict, and only with the token of its Start. For any other
-// one, the Result has only the Reason. A wrong code ends the flow. Exchange of another session
-// changes nothing.
+// Exchange exchanges the code that the app received from the Check URL, for the session with
+// p.Token. Only one call for a check has a verdict, and only with the token of its Start. Every
+// other call returns a Result with only a Reason. A call with another session's token does not
+// change the flow. A wrong code ends the flow.
 //
-// Use Result.Number. A number in the request may be another one.
-func (a *App) Exchange(r *http.Request, token, checkID, code string) Result {
-	if code == "" {
-		return Result{Reason: ReasonCodeRejected}
+// Exchange requires the same requests as Start. Use Result.Number. A number in the request may be
+// another one.
+func (a *App) Exchange(r *http.Request, p ExchangeParams) Result {
+	if err := a.b.checkRequest(r); err != nil {
+		a.b.log(r.Context(), "checkflow: return rejected", "", ReasonInvalid, err)
+		return Result{Reason: ReasonInvalid}
 	}
-	f, reason := a.b.claim(detach(r), checkID, token, false)
+	f, reason := a.b.claim(detach(r), p, false, false)
 	if reason != "" {
 		return Result{Reason: reason}
 	}
-	result, _ := a.b.complete(r, f, code, "")
+	result, _ := a.b.complete(r, f, p.Code, "")
 	return result
 }

@@ -42,15 +42,15 @@ func newBackend(t *testing.T, edit ...func(*checkflow.Config)) *backend {
 	}
 	mux := http.NewServeMux()
 	mux.HandleFunc("/start", func(w http.ResponseWriter, r *http.Request) {
-		check, err := app.Start(r, bearer(r), idverify.PhoneCheckParams{PhoneNumber: r.FormValue("number")}, "order 17")
+		check, err := app.Start(r, bearer(r), checkflow.StartParams{Check: idverify.PhoneCheckParams{PhoneNumber: r.FormValue("number")}, Data: "order 17"})
 		if err != nil {
 			http.Error(w, "", checkflow.StatusCode(err))
 			return
 		}
 		json.NewEncoder(w).Encode(check)
 	})
-	mux.HandleFunc("POST /exchange", func(w http.ResponseWriter, r *http.Request) {
-		json.NewEncoder(w).Encode(app.Exchange(r, bearer(r), r.FormValue("check_id"), r.FormValue("code")))
+	mux.HandleFunc("/exchange", func(w http.ResponseWriter, r *http.Request) {
+		json.NewEncoder(w).Encode(app.Exchange(r, checkflow.ExchangeParams{Token: bearer(r), CheckID: r.FormValue("check_id"), Code: r.FormValue("code")}))
 	})
 	return &backend{t: t, service: service, url: service.Handle("app.sandbox.test", mux), config: config}
 }
@@ -258,12 +258,12 @@ func TestApp_TokenOfWeb(t *testing.T) {
 	redirect := b.redirectOf(b.start(victims))
 	_, r := newStart(t)
 
-	got := app.Exchange(r, b.cookie(), parameter(t, redirect, "check_id"), parameter(t, redirect, "code"))
+	got := app.Exchange(r, checkflow.ExchangeParams{Token: b.cookie(), CheckID: parameter(t, redirect, "check_id"), Code: parameter(t, redirect, "code")})
 
 	if got.Reason != checkflow.ReasonOtherSession {
 		t.Errorf("result = %+v, want other_session", got)
 	}
-	check, err := app.Start(r, b.cookie(), idverify.PhoneCheckParams{PhoneNumber: victims}, "")
+	check, err := app.Start(r, b.cookie(), checkflow.StartParams{Check: idverify.PhoneCheckParams{PhoneNumber: victims}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -327,7 +327,7 @@ func TestApp_RedirectToReturn(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, r := newStart(t)
-	check, err := app.Start(r, "", idverify.PhoneCheckParams{PhoneNumber: victims}, "")
+	check, err := app.Start(r, "", checkflow.StartParams{Check: idverify.PhoneCheckParams{PhoneNumber: victims}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -355,7 +355,7 @@ func TestApp_PhoneIP(t *testing.T) {
 		{"192.0.2.10", "ip_mismatch", idverify.VerdictUnknown},
 	} {
 		_, r := newStart(t)
-		check, err := app.Start(r, "", idverify.PhoneCheckParams{PhoneNumber: victims, PhoneIP: netip.MustParseAddr(row.phoneIP)}, "")
+		check, err := app.Start(r, "", checkflow.StartParams{Check: idverify.PhoneCheckParams{PhoneNumber: victims, PhoneIP: netip.MustParseAddr(row.phoneIP)}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -368,7 +368,7 @@ func TestApp_PhoneIP(t *testing.T) {
 			t.Fatal(err)
 		}
 
-		result := app.Exchange(r, check.Token, check.CheckID, got.Code)
+		result := app.Exchange(r, checkflow.ExchangeParams{Token: check.Token, CheckID: check.CheckID, Code: got.Code})
 
 		if got.Error != row.wantError || result.Verdict != row.want {
 			t.Errorf("PhoneIP %s: Check URL reports error %q, verdict %v; want %q, %v", row.phoneIP, got.Error, result.Verdict, row.wantError, row.want)

@@ -522,7 +522,7 @@ func TestWeb_ManySessions(t *testing.T) {
 	started, rejected := 0, 0
 	_, r := newStart(t)
 	for range max + 100 {
-		switch _, err := s.current().Start(httptest.NewRecorder(), r, idverify.PhoneCheckParams{PhoneNumber: victims}, strings.Repeat("x", 100)); {
+		switch _, err := s.current().Start(httptest.NewRecorder(), r, checkflow.StartParams{Check: idverify.PhoneCheckParams{PhoneNumber: victims}, Data: strings.Repeat("x", 100)}); {
 		case err == nil:
 			started++
 		case checkflow.StatusCode(err) == http.StatusServiceUnavailable:

@@ -21,6 +21,9 @@ const (
 	maxData    = 4 << 10
 	maxAccount = 256
 	maxCheckID = 256
+	maxCode    = 1 << 10
+	// maxReferenceID is the limit of the service.
+	maxReferenceID = 1 << 10
 
 	storeTimeout   = 5 * time.Second
 	serviceTimeout = 10 * time.Second
@@ -41,9 +44,19 @@ type Config struct {
 	// Store contains the flows. Processes that serve the same pages or the same app must share it.
 	Store Store
 
-	// Allow returns an error if r must not start a check of number, whose digits are normalized.
-	// Start calls it before each check, because each one is charged: limit the checks of a number and
-	// of an address.
+	// Purpose names what a verdict permits, for example "sign-in". A check can be completed only for
+	// the purpose of its Start. Set it to different values if several Apps share a Store: otherwise
+	// each of them accepts the checks of the others. For a Web, RedirectURL is part of the purpose.
+	Purpose string
+
+	// Allow returns ErrNotAllowed, or an error that wraps it, if r must not start a check of number,
+	// whose digits are normalized. Start calls it before each check, because each one is charged.
+	//
+	// Limit the checks of a number and also those of an address: with a limit of the number alone,
+	// anyone can use up the checks of another person. Offer such a person a second way to sign in.
+	//
+	// Any other error means that Allow failed. Start does not log the text of an error of Allow, which
+	// may contain personal data. The error of Start matches it by errors.Is.
 	Allow func(r *http.Request, number string) error
 
 	// Account returns the ID of the account that is signed in, or "" if there is none. Set it to
@@ -81,19 +94,30 @@ type Result struct {
 
 	CheckID string
 	Number  string // the number that Start got, digits only; not verified unless Verdict is yes
-	Data    string // the data that Start got
+	Account string // the account that Start got from Config.Account: attach the number to this account
+	Data    string // StartParams.Data
+}
+
+// StartParams contains the parameters of [Web.Start] and [App.Start].
+type StartParams struct {
+	// Check describes the check. Its RedirectURL must be empty or Config.RedirectURL. If PhoneIP is
+	// set, the service can reject a check that another address opens.
+	Check idverify.PhoneCheckParams
+
+	// Data travels to the Result in the store. It has at most 4 KiB.
+	Data string
 }
 
 // Reason is why there is no verdict. A person can start again after any of them.
 type Reason string
 
-// The reasons. The first four are also those of a [Result] that Return reports.
+// The reasons. Return passes only the first four to your function. It redirects for the others.
 const (
 	ReasonEnded          Reason = "ended"           // the check ended without a result: see Result.ErrorCode
 	ReasonCodeRejected   Reason = "code_rejected"   // the code is wrong or was used, or the check has expired
 	ReasonAccountChanged Reason = "account_changed" // another account is signed in than at Start
 	ReasonUnavailable    Reason = "unavailable"     // the service, the store or the key set failed, or a response was lost
-	ReasonInvalid        Reason = "invalid"         // the redirect is invalid or too old
+	ReasonInvalid        Reason = "invalid"         // the redirect is invalid or too old, or Exchange got a request that Start would reject
 	ReasonNotFound       Reason = "not_found"       // the flow has expired, or checkflow did not start this check
 	ReasonOtherSession   Reason = "other_session"   // another session started the check
 	ReasonRevoked        Reason = "revoked"         // another browser returned before
@@ -104,11 +128,18 @@ const (
 // origin, has no account or a short token, or is rejected by Config.Allow.
 var ErrNotAllowed = errors.New("not allowed")
 
-// StatusCode returns the HTTP status for an error of Start: 403 for [ErrNotAllowed], 422 if the
-// person can enter another number or change the network, and otherwise 503.
+// StatusCode returns the HTTP status for an error of Start: 403 for [ErrNotAllowed], 400 if
+// StartParams are invalid, 422 if the person can enter another number or change the network, and
+// otherwise 503.
 func StatusCode(err error) int {
 	if errors.Is(err, ErrNotAllowed) {
 		return http.StatusForbidden
+	}
+	if _, failed := errors.AsType[*allowError](err); failed {
+		return http.StatusServiceUnavailable
+	}
+	if _, rejected := errors.AsType[*idverify.Error](err); !rejected && errors.Is(err, idverify.ErrBadRequest) {
+		return http.StatusBadRequest
 	}
 	for _, target := range []error{idverify.ErrPhoneFormat, idverify.ErrIPMismatch, idverify.ErrNotMobileIP, idverify.ErrNetworkNotSupported} {
 		if errors.Is(err, target) {
@@ -118,11 +149,26 @@ func StatusCode(err error) int {
 	return http.StatusServiceUnavailable
 }
 
+// allowError is an error of Config.Allow without its text.
+type allowError struct{ cause error }
+
+// Error implements error.
+func (e *allowError) Error() string {
+	if errors.Is(e.cause, ErrNotAllowed) {
+		return ErrNotAllowed.Error() + ": rejected by Config.Allow"
+	}
+	return "Config.Allow failed (log its error in Allow)"
+}
+
+// Is reports whether the cause matches target. There is no Unwrap: its result would be printed.
+func (e *allowError) Is(target error) bool { return errors.Is(e.cause, target) }
+
 // binder binds checks to sessions, for a Web or an App.
 type binder struct {
 	Config
 	client *idverify.Client // uses version v0.2
 	kind   string           // makes the owners of web and app flows differ
+	origin *http.CrossOriginProtection
 }
 
 // newBinder validates the fields that Web and App have in common, and sets the defaults.
@@ -143,20 +189,28 @@ func newBinder(kind string, c Config) (*binder, error) {
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
-	return &binder{Config: c, client: c.Client.WithVersions(idverify.Versions{PhoneCheck: "v0.2"}), kind: kind}, nil
+	return &binder{
+		Config: c,
+		client: c.Client.WithVersions(idverify.Versions{PhoneCheck: "v0.2"}),
+		kind:   kind,
+		origin: http.NewCrossOriginProtection(),
+	}, nil
 }
 
-// owner returns what a Store contains of the token of a session.
-func (b *binder) owner(token string) [32]byte { return sha256.Sum256([]byte(b.kind + "\x00" + token)) }
+// owner returns what a Store contains of the token of a session. It differs between the purposes of
+// a token.
+func (b *binder) owner(token string) [32]byte {
+	return sha256.Sum256(fmt.Appendf(nil, "%s %q %q %s", b.kind, b.RedirectURL, b.Purpose, token))
+}
 
 // start creates a check that belongs to the session with token. It returns the lifetime of the
 // flow.
-func (b *binder) start(r *http.Request, token string, p idverify.PhoneCheckParams, data string) (*idverify.PhoneCheck, time.Duration, error) {
-	f, err := b.allowed(r, token, &p, data)
+func (b *binder) start(r *http.Request, token string, p StartParams) (*idverify.PhoneCheck, time.Duration, error) {
+	f, err := b.allowed(r, token, &p)
 	if err != nil {
 		return nil, 0, b.notStarted(r, err)
 	}
-	check, ttl, err := b.create(detach(r), f, p)
+	check, ttl, err := b.create(detach(r), f, p.Check)
 	if err != nil {
 		return nil, 0, b.notStarted(r, err)
 	}
@@ -167,30 +221,43 @@ func (b *binder) start(r *http.Request, token string, p idverify.PhoneCheckParam
 func (b *binder) notStarted(r *http.Request, err error) error {
 	err = fmt.Errorf("checkflow: start: %w", redacted(err))
 	level := slog.LevelWarn
-	if StatusCode(err) == http.StatusServiceUnavailable {
+	if StatusCode(err) == http.StatusServiceUnavailable && !errors.Is(err, context.Canceled) { // a client can disconnect
 		level = slog.LevelError
 	}
 	b.Logger.LogAttrs(r.Context(), level, "checkflow: check not started", slog.String("error", err.Error()))
 	return err
 }
 
-// allowed returns the new flow, without its check, and normalizes the number in p. It returns an
-// error if r may not start it.
-func (b *binder) allowed(r *http.Request, token string, p *idverify.PhoneCheckParams, data string) (Flow, error) {
+// checkRequest returns an error if r is not a POST, or comes from a page of another origin.
+func (b *binder) checkRequest(r *http.Request) error {
 	if r.Method != http.MethodPost {
-		return Flow{}, fmt.Errorf("%w: the method is not POST", ErrNotAllowed)
+		return fmt.Errorf("%w: the method is not POST", ErrNotAllowed)
 	}
-	if p.RedirectURL != "" && p.RedirectURL != b.RedirectURL {
+	if err := b.origin.Check(r); err != nil {
+		return fmt.Errorf("%w: %w", ErrNotAllowed, err)
+	}
+	return nil
+}
+
+// allowed returns the new flow, without its check, and completes p.Check. It returns an error if r
+// may not start it.
+func (b *binder) allowed(r *http.Request, token string, p *StartParams) (Flow, error) {
+	if err := b.checkRequest(r); err != nil {
+		return Flow{}, err
+	}
+	switch {
+	case p.Check.RedirectURL != "" && p.Check.RedirectURL != b.RedirectURL:
 		return Flow{}, fmt.Errorf("%w: RedirectURL is set (use Config.RedirectURL)", idverify.ErrBadRequest)
+	case len(p.Data) > maxData:
+		return Flow{}, fmt.Errorf("%w: Data is longer than %d bytes", idverify.ErrBadRequest, maxData)
+	case len(p.Check.ReferenceID) > maxReferenceID:
+		return Flow{}, fmt.Errorf("%w: ReferenceID is longer than %d bytes", idverify.ErrBadRequest, maxReferenceID)
 	}
-	if len(data) > maxData {
-		return Flow{}, fmt.Errorf("%w: data is longer than %d bytes", idverify.ErrBadRequest, maxData)
-	}
-	number, err := idverify.NormalizePhoneNumber(p.PhoneNumber)
+	number, err := idverify.NormalizePhoneNumber(p.Check.PhoneNumber)
 	if err != nil {
 		return Flow{}, err
 	}
-	f := Flow{Owner: b.owner(token), State: Started, Number: number, Data: data}
+	f := Flow{Owner: b.owner(token), State: StateStarted, Number: number, Data: p.Data}
 	if b.Account != nil {
 		f.Account = b.Account(r)
 		if f.Account == "" || len(f.Account) > maxAccount {
@@ -198,9 +265,9 @@ func (b *binder) allowed(r *http.Request, token string, p *idverify.PhoneCheckPa
 		}
 	}
 	if err := b.Allow(r, number); err != nil {
-		return Flow{}, fmt.Errorf("%w: %w", ErrNotAllowed, err)
+		return Flow{}, &allowError{err}
 	}
-	p.PhoneNumber, p.RedirectURL = number, b.RedirectURL
+	p.Check.PhoneNumber, p.Check.RedirectURL = number, b.RedirectURL
 	return f, nil
 }
 
@@ -217,8 +284,10 @@ func (b *binder) create(ctx context.Context, f Flow, p idverify.PhoneCheckParams
 	switch {
 	case err != nil:
 		return nil, 0, err
-	case check == nil || !validCheckID(check.CheckID) || check.CheckURL == "":
+	case check == nil || !validText(check.CheckID, maxCheckID) || check.CheckURL == "":
 		return nil, 0, errors.New("the created check has no Check URL or an unusable ID")
+	case !hasNumber(check, f.Number):
+		return nil, 0, errors.New("the created check has another number (Config.Create must create a check of p.PhoneNumber)")
 	}
 	f.CheckID = check.CheckID
 	ttl := check.TTL
@@ -233,22 +302,30 @@ func (b *binder) create(ctx context.Context, f Flow, p idverify.PhoneCheckParams
 	return check, ttl, nil
 }
 
-// claim claims the flow of checkID for the session with token. It returns the reason if the code
-// must not be exchanged.
-func (b *binder) claim(ctx context.Context, checkID, token string, revoke bool) (f Flow, reason Reason) {
-	if !validCheckID(checkID) {
-		b.log(ctx, "checkflow: return rejected", "", ReasonNotFound, nil)
-		return Flow{}, ReasonNotFound
+// claim claims the flow of p.CheckID for the session with p.Token. It returns the reason if the code
+// must not be exchanged. If ended is set, the check has ended without a code.
+func (b *binder) claim(ctx context.Context, p ExchangeParams, ended, revoke bool) (f Flow, reason Reason) {
+	var err error
+	switch {
+	case !ended && !validText(p.Code, maxCode):
+		reason = ReasonCodeRejected
+	case !validText(p.CheckID, maxCheckID):
+		reason = ReasonNotFound
+	default:
+		err = withTimeout(ctx, storeTimeout, func(ctx context.Context) (err error) {
+			f, reason, err = b.Store.Claim(ctx, p.CheckID, b.owner(p.Token), revoke)
+			return err
+		})
 	}
-	err := withTimeout(ctx, storeTimeout, func(ctx context.Context) (err error) {
-		f, reason, err = b.Store.Claim(ctx, checkID, b.owner(token), revoke)
-		return err
-	})
 	if err != nil {
 		f, reason = Flow{}, ReasonUnavailable
 	}
-	if reason != "" {
-		b.log(ctx, "checkflow: return rejected", checkID, reason, err)
+	switch reason {
+	case "":
+	case ReasonOtherSession, ReasonRepeated, ReasonRevoked:
+		b.log(ctx, "checkflow: return rejected", p.CheckID, reason, nil)
+	default: // the ID may be any text of a request, which does not belong in the log
+		b.log(ctx, "checkflow: return rejected", "", reason, err)
 	}
 	return f, reason
 }
@@ -257,7 +334,7 @@ func (b *binder) claim(ctx context.Context, checkID, token string, revoke bool) 
 // result can be reported; otherwise only its Reason is valid.
 func (b *binder) complete(r *http.Request, f Flow, code, errorCode string) (Result, bool) {
 	ctx := detach(r)
-	result := Result{CheckID: f.CheckID, Number: f.Number, Data: f.Data}
+	result := Result{CheckID: f.CheckID, Number: f.Number, Account: f.Account, Data: f.Data}
 	var err error
 	switch {
 	case b.Account != nil && b.Account(r) != f.Account:
@@ -307,6 +384,9 @@ func (b *binder) exchange(ctx context.Context, result *Result, code string) erro
 			err = errors.New("the code was not exchanged")
 		}
 	}
+	if err == nil && !hasNumber(check, result.Number) {
+		err = errors.New("the check has another number than its flow")
+	}
 	switch {
 	case errors.Is(err, idverify.ErrNotFound):
 		result.Reason = ReasonCodeRejected
@@ -329,10 +409,13 @@ func redacted(err error) error {
 	return redact.Error(err)
 }
 
-// log logs a return without a verdict.
+// log logs a return without a verdict. The checkID is empty unless the store has the check.
 func (b *binder) log(ctx context.Context, message, checkID string, reason Reason, err error) {
 	level := slog.LevelWarn
-	attrs := []slog.Attr{slog.String("check_id", checkID), slog.String("reason", string(reason))}
+	attrs := []slog.Attr{slog.String("reason", string(reason))}
+	if checkID != "" {
+		attrs = append(attrs, slog.String("check_id", checkID))
+	}
 	if err != nil {
 		attrs = append(attrs, slog.String("error", redacted(err).Error()))
 	}
@@ -355,12 +438,22 @@ func withTimeout(ctx context.Context, timeout time.Duration, f func(context.Cont
 	return cmp.Or(err, ctx.Err())
 }
 
-// validCheckID reports whether id can be the ID of a check, so that it is safe to pass to a Store.
-func validCheckID(id string) bool {
-	for _, c := range []byte(id) {
+// hasNumber reports whether check is one of number, as far as the service reports it.
+func hasNumber(check *idverify.PhoneCheck, number string) bool {
+	if check.PhoneNumber == "" {
+		return true
+	}
+	got, err := idverify.NormalizePhoneNumber(check.PhoneNumber)
+	return err == nil && got == number
+}
+
+// validText reports whether text can be an ID or a code of a check, so that it is safe to pass to a
+// Store or to the service.
+func validText(text string, max int) bool {
+	for _, c := range []byte(text) {
 		if c <= ' ' || c > '~' {
 			return false
 		}
 	}
-	return id != "" && len(id) <= maxCheckID
+	return text != "" && len(text) <= max
 }

@@ -33,7 +33,7 @@ func Example() {
 	}
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /start", func(w http.ResponseWriter, r *http.Request) {
-		checkURL, err := web.Start(w, r, idverify.PhoneCheckParams{PhoneNumber: r.PostFormValue("number")}, "")
+		checkURL, err := web.Start(w, r, checkflow.StartParams{Check: idverify.PhoneCheckParams{PhoneNumber: r.PostFormValue("number")}})
 		if err != nil {
 			http.Error(w, "Check the number, or try again later.", checkflow.StatusCode(err))
 			return

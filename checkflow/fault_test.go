@@ -376,7 +376,7 @@ func TestWeb_LiveOnly(t *testing.T) {
 	s.restart()
 	w, r := newStart(t)
 
-	_, err := s.current().Start(w, r, idverify.PhoneCheckParams{PhoneNumber: victims}, "")
+	_, err := s.current().Start(w, r, checkflow.StartParams{Check: idverify.PhoneCheckParams{PhoneNumber: victims}})
 
 	if !errors.Is(err, idverify.ErrSandbox) || len(w.Header().Values("Set-Cookie")) != 0 {
 		t.Errorf("Start = %v with %d cookies, want ErrSandbox and 0", err, len(w.Header().Values("Set-Cookie")))

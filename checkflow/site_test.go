@@ -103,7 +103,7 @@ func (s *site) handlerWith(report func(http.ResponseWriter, *http.Request, check
 		fmt.Fprintf(w, "start page, reason %q", r.FormValue("reason"))
 	})
 	mux.HandleFunc("/start", func(w http.ResponseWriter, r *http.Request) {
-		checkURL, err := s.current().Start(w, r, idverify.PhoneCheckParams{PhoneNumber: r.FormValue("number")}, r.FormValue("order"))
+		checkURL, err := s.current().Start(w, r, checkflow.StartParams{Check: idverify.PhoneCheckParams{PhoneNumber: r.FormValue("number")}, Data: r.FormValue("order")})
 		if err != nil {
 			http.Error(w, "", checkflow.StatusCode(err))
 			return

@@ -12,7 +12,7 @@ import (
 // Flow is a check of one session.
 type Flow struct {
 	CheckID string
-	Owner   [32]byte // SHA-256 of the session's token
+	Owner   [32]byte // SHA-256 of the purpose and the session's token
 	State   State
 	Number  string // digits only
 	Account string // of Config.Account, or empty
@@ -24,10 +24,10 @@ type State string
 
 // The states of a stored Flow.
 const (
-	Started State = "started" // the check was created
-	Claimed State = "claimed" // the owner has returned, and its code is being exchanged
-	Done    State = "done"    // the code was exchanged
-	Revoked State = "revoked" // another browser returned first
+	StateStarted State = "started" // the check was created
+	StateClaimed State = "claimed" // the owner has returned, and its code is being exchanged
+	StateDone    State = "done"    // the code was exchanged
+	StateRevoked State = "revoked" // another browser returned first
 )
 
 // event is a call that can change a Flow.
@@ -60,22 +60,22 @@ var transitions = []struct {
 	{"", otherClaims, "", effect(ReasonNotFound)},
 	{"", otherRevokes, "", effect(ReasonNotFound)},
 	{"", finishes, "", nothing},
-	{Started, ownerClaims, Claimed, exchange},
-	{Started, otherClaims, Started, effect(ReasonOtherSession)},
-	{Started, otherRevokes, Revoked, effect(ReasonOtherSession)},
-	{Started, finishes, Started, nothing},
-	{Claimed, ownerClaims, Claimed, effect(ReasonRepeated)},
-	{Claimed, otherClaims, Claimed, effect(ReasonOtherSession)},
-	{Claimed, otherRevokes, Revoked, effect(ReasonOtherSession)},
-	{Claimed, finishes, Done, report},
-	{Done, ownerClaims, Done, effect(ReasonRepeated)},
-	{Done, otherClaims, Done, effect(ReasonRepeated)},
-	{Done, otherRevokes, Done, effect(ReasonRepeated)},
-	{Done, finishes, Done, nothing},
-	{Revoked, ownerClaims, Revoked, effect(ReasonRevoked)},
-	{Revoked, otherClaims, Revoked, effect(ReasonOtherSession)},
-	{Revoked, otherRevokes, Revoked, effect(ReasonOtherSession)},
-	{Revoked, finishes, Revoked, nothing},
+	{StateStarted, ownerClaims, StateClaimed, exchange},
+	{StateStarted, otherClaims, StateStarted, effect(ReasonOtherSession)},
+	{StateStarted, otherRevokes, StateRevoked, effect(ReasonOtherSession)},
+	{StateStarted, finishes, StateStarted, nothing},
+	{StateClaimed, ownerClaims, StateClaimed, effect(ReasonRepeated)},
+	{StateClaimed, otherClaims, StateClaimed, effect(ReasonOtherSession)},
+	{StateClaimed, otherRevokes, StateRevoked, effect(ReasonOtherSession)},
+	{StateClaimed, finishes, StateDone, report},
+	{StateDone, ownerClaims, StateDone, effect(ReasonRepeated)},
+	{StateDone, otherClaims, StateDone, effect(ReasonRepeated)},
+	{StateDone, otherRevokes, StateDone, effect(ReasonRepeated)},
+	{StateDone, finishes, StateDone, nothing},
+	{StateRevoked, ownerClaims, StateRevoked, effect(ReasonRevoked)},
+	{StateRevoked, otherClaims, StateRevoked, effect(ReasonOtherSession)},
+	{StateRevoked, otherRevokes, StateRevoked, effect(ReasonOtherSession)},
+	{StateRevoked, finishes, StateRevoked, nothing},
 }
 
 // apply moves f to the next state. An unknown state stays as it is.
@@ -137,8 +137,8 @@ type Store interface {
 
 // Errors of a Store.
 var (
-	ErrExists = errors.New("checkflow: a flow of this check exists")
-	ErrFull   = errors.New("checkflow: the store is full (limit the checks of a number and an address with Config.Allow)")
+	ErrExists = errors.New("flow already exists")
+	ErrFull   = errors.New("flow store is full")
 )
 
 // defaultMaxFlows is enough for 50 starts per second.

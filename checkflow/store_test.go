@@ -29,7 +29,7 @@ func TestMemoryStore_Full(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := checkflow.NewMemoryStore(2)
 		for _, f := range []checkflow.Flow{{CheckID: "a"}, {CheckID: "b"}} {
-			f.State = checkflow.Started
+			f.State = checkflow.StateStarted
 			ttl := time.Minute
 			if f.CheckID == "a" {
 				ttl = time.Hour
@@ -83,7 +83,7 @@ func TestFlow_Transitions(t *testing.T) {
 	}
 
 	actual := make(map[[2]string][2]string)
-	for _, state := range []checkflow.State{"", checkflow.Started, checkflow.Claimed, checkflow.Done, checkflow.Revoked} {
+	for _, state := range []checkflow.State{"", checkflow.StateStarted, checkflow.StateClaimed, checkflow.StateDone, checkflow.StateRevoked} {
 		for _, event := range []string{"owner claims", "other claims", "other claims and revokes", "finish"} {
 			f := checkflow.Flow{State: state, Owner: [32]byte{1}}
 			var effect string

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"path"
 	"strings"
 	"time"
 
@@ -21,7 +22,6 @@ type Web struct {
 	verifier  *signature.Verifier
 	startPage *url.URL
 	cookie    http.Cookie // without a value
-	origin    *http.CrossOriginProtection
 }
 
 // NewWeb returns a Web. An error names the field of c to change.
@@ -44,11 +44,10 @@ func NewWeb(c Config) (*Web, error) {
 	if err != nil || !isPage(page) {
 		return nil, errors.New("checkflow: new web: Config.StartPage is not a URL or an absolute path (set it to the page on which people start)")
 	}
-	if page.Path == redirect.Path && (page.Host == "" || strings.EqualFold(page.Host, redirect.Host)) {
+	if cleanPath(page) == cleanPath(redirect) && (page.Host == "" || hostOf(page) == hostOf(redirect)) {
 		return nil, errors.New("checkflow: new web: Config.StartPage is Config.RedirectURL (set it to the page on which people start)")
 	}
-	origin := http.NewCrossOriginProtection()
-	if err := origin.AddTrustedOrigin(originOf(redirect)); err != nil { // a proxy may change the host of requests
+	if err := b.origin.AddTrustedOrigin(redirect.Scheme + "://" + hostOf(redirect)); err != nil { // a proxy may change the host of requests
 		return nil, errors.New("checkflow: new web: Config.RedirectURL has an invalid host (set it to the URL of Return)")
 	}
 	return &Web{
@@ -56,7 +55,6 @@ func NewWeb(c Config) (*Web, error) {
 		verifier:  c.Verifier.WithoutReplayStore(),
 		startPage: page,
 		cookie:    flowCookie(redirect.Scheme == "https"),
-		origin:    origin,
 	}, nil
 }
 
@@ -80,11 +78,14 @@ func parseRedirectURL(text string) (*url.URL, error) {
 	return u, nil
 }
 
-// originOf returns the origin of u as browsers send it.
-func originOf(u *url.URL) string {
+// hostOf returns the host of u as browsers send it: without the default port.
+func hostOf(u *url.URL) string {
 	host := strings.ToLower(u.Host)
-	return u.Scheme + "://" + strings.TrimSuffix(host, map[string]string{"https": ":443", "http": ":80"}[u.Scheme])
+	return strings.TrimSuffix(host, map[string]string{"https": ":443", "http": ":80"}[u.Scheme])
 }
+
+// cleanPath returns the path of u as browsers send it: absolute and without dot segments.
+func cleanPath(u *url.URL) string { return path.Clean("/" + u.Path) }
 
 func isLoopback(host string) bool {
 	ip, err := netip.ParseAddr(host)
@@ -95,26 +96,23 @@ func isPage(u *url.URL) bool {
 	if u.Host != "" {
 		return u.Scheme == "https" || u.Scheme == "http"
 	}
-	return u.Scheme == "" && strings.HasPrefix(u.Path, "/")
+	return u.Scheme == "" && strings.HasPrefix(u.Path, "/") && !strings.HasPrefix(u.Path, "//") // browsers take the rest of ///host for a host
 }
 
-// Start creates a check of p.PhoneNumber, binds it to the browser that sent r, and returns its
-// Check URL, to which you redirect or link. Data travels to the Result in the store; it has at most
-// 4 KiB. Start sets a cookie and other headers, and writes no response.
+// Start creates a check of p.Check.PhoneNumber, binds it to the browser that sent r, and returns
+// its Check URL, to which you redirect or link. Start sets a cookie and other headers, and writes no
+// response.
 //
 // Start requires a POST request that a page of the origin of r or of Config.RedirectURL sent: see
 // [http.CrossOriginProtection]. The device must open the Check URL in the same browser. A new Start
-// ends the former one of this browser. If p.PhoneIP is set, the service can reject a check that
-// another address opens.
+// ends the former one of this browser. Return deletes the cookie, also that of a Start in another
+// tab whose response arrives while Return exchanges the code: that person starts again.
 //
 // Start logs the error. [StatusCode] returns the status of the response.
-func (web *Web) Start(w http.ResponseWriter, r *http.Request, p idverify.PhoneCheckParams, data string) (checkURL string, err error) {
+func (web *Web) Start(w http.ResponseWriter, r *http.Request, p StartParams) (checkURL string, err error) {
 	setPrivate(w)
-	if err := web.origin.Check(r); err != nil {
-		return "", web.b.notStarted(r, fmt.Errorf("%w: %w", ErrNotAllowed, err))
-	}
 	token := rand.Text()
-	check, ttl, err := web.b.start(r, token, p, data)
+	check, ttl, err := web.b.start(r, token, p)
 	if err != nil {
 		return "", err
 	}
@@ -141,11 +139,11 @@ func (web *Web) Return(report func(w http.ResponseWriter, r *http.Request, resul
 		if !ok {
 			return
 		}
-		token := ""
+		p := ExchangeParams{CheckID: redirect.CheckID, Code: redirect.Code}
 		if c, err := r.Cookie(web.cookie.Name); err == nil {
-			token = c.Value
+			p.Token = c.Value
 		}
-		f, reason := web.b.claim(detach(r), redirect.CheckID, token, true)
+		f, reason := web.b.claim(detach(r), p, redirect.ErrorCode != "", true)
 		if reason != "" {
 			http.Redirect(w, r, web.pageFor(reason), http.StatusSeeOther)
 			return

@@ -165,7 +165,7 @@ func TestWeb_StartBehindProxy(t *testing.T) {
 		r.Host = "backend.internal"
 		r.Header.Set("Origin", row.origin)
 
-		_, err := s.current().Start(w, r, idverify.PhoneCheckParams{PhoneNumber: victims}, "")
+		_, err := s.current().Start(w, r, checkflow.StartParams{Check: idverify.PhoneCheckParams{PhoneNumber: victims}})
 
 		if !errors.Is(err, row.want) {
 			t.Errorf("page of %s with %s: error = %v, want %v", row.origin, row.redirectURL, err, row.want)
@@ -221,7 +221,7 @@ func TestWeb_PassesParamsToCreate(t *testing.T) {
 	params := idverify.PhoneCheckParams{PhoneNumber: "+44 (7700) 900-012", ReferenceID: "order 17", PhoneIP: netip.MustParseAddr("192.0.2.10")}
 	w, r := newStart(t)
 
-	_, err := s.current().Start(w, r, params, strings.Repeat("x", 4096))
+	_, err := s.current().Start(w, r, checkflow.StartParams{Check: params, Data: strings.Repeat("x", 4096)})
 
 	if err != nil {
 		t.Fatal(err)
@@ -239,7 +239,7 @@ func TestWeb_PassesParamsToCreate(t *testing.T) {
 		"long data":          {idverify.PhoneCheckParams{PhoneNumber: victims}, strings.Repeat("x", 4097)},
 	} {
 		w, r := newStart(t)
-		if _, err := s.current().Start(w, r, row.p, row.data); !errors.Is(err, idverify.ErrBadRequest) {
+		if _, err := s.current().Start(w, r, checkflow.StartParams{Check: row.p, Data: row.data}); !errors.Is(err, idverify.ErrBadRequest) {
 			t.Errorf("%s: error = %v, want ErrBadRequest", name, err)
 		}
 	}

@@ -18,8 +18,12 @@ const defaultMaxFlows = 10_000
 // it contains max flows, or a few more if several processes add flows at the same time. If max is
 // zero or negative, it is 10,000.
 //
-// A flow contains a phone number. The next flow that is added, and [Inbox.Purge], delete it after
-// it has expired.
+// A flow contains a phone number. The next start, and [Inbox.Purge], delete it ten minutes after it
+// has expired.
+//
+// In PostgreSQL, a failover to an asynchronous replica can lose the revocation of a flow. Then the
+// person who started the check can sign in although another browser opened its link: make the
+// replicas that can become primary synchronous.
 func (i *Inbox) Flows(max int) checkflow.Store {
 	if max <= 0 {
 		max = defaultMaxFlows
@@ -34,14 +38,16 @@ type flows struct {
 	max   int
 }
 
-// Available implements [checkflow.Store].
+// Available implements [checkflow.Store]. It deletes expired flows, because the check is not yet
+// charged if this takes too long.
 func (s *flows) Available(ctx context.Context) error {
+	_, _ = s.inbox.purgeFlowBatch(ctx) // the store has room for new flows without it
 	_, full, err := s.find(ctx, "")
 	switch {
 	case err != nil:
-		return fmt.Errorf("inbox: find room for a flow: %w", err)
+		return fmt.Errorf("inbox: check flow store: %w", err)
 	case full:
-		return fmt.Errorf("inbox: find room for a flow: %w", checkflow.ErrFull)
+		return fmt.Errorf("inbox: check flow store: %w", checkflow.ErrFull)
 	}
 	return nil
 }
@@ -55,9 +61,6 @@ func (s *flows) Add(ctx context.Context, f checkflow.Flow, ttl time.Duration) er
 }
 
 func (s *flows) add(ctx context.Context, f checkflow.Flow, ttl time.Duration) error {
-	if _, err := s.inbox.purgeFlowBatch(ctx); err != nil {
-		return err
-	}
 	switch exists, full, err := s.find(ctx, f.CheckID); {
 	case err != nil:
 		return err
@@ -152,12 +155,15 @@ func (i *Inbox) readFlow(ctx context.Context, checkID string) (f checkflow.Flow,
 	return f, expires, nil
 }
 
+// purgeSlack keeps expired flows, because they may be alive for a process whose clock is behind.
+const purgeSlack = 10 * time.Minute
+
 // purgeFlowBatch deletes one batch of the expired flows.
 func (i *Inbox) purgeFlowBatch(ctx context.Context) (deleted int64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
 	result, err := i.exec(ctx, "WITH old AS MATERIALIZED (SELECT check_id FROM idverify_flows WHERE expires_at <= $1 ORDER BY expires_at LIMIT $2"+i.dialect.skipLocked()+") "+
-		"DELETE FROM idverify_flows WHERE check_id IN (SELECT check_id FROM old)", i.now(), purgeBatch)
+		"DELETE FROM idverify_flows WHERE check_id IN (SELECT check_id FROM old)", i.now()-purgeSlack.Microseconds(), purgeBatch)
 	if err != nil {
 		return 0, err
 	}

@@ -42,7 +42,7 @@ func TestInbox_FlowsFull(t *testing.T) {
 		checks := newInbox(t, db, d.dialect, &inbox.Options{Now: func() time.Time { return time.UnixMicro(now.Load()) }})
 		flows := checks.Flows(2)
 		add := func(checkID string, ttl time.Duration) error {
-			return flows.Add(t.Context(), checkflow.Flow{CheckID: checkID, Owner: sha256.Sum256(nil), State: checkflow.Started}, ttl)
+			return flows.Add(t.Context(), checkflow.Flow{CheckID: checkID, Owner: sha256.Sum256(nil), State: checkflow.StateStarted}, ttl)
 		}
 
 		first, second := add("a", time.Hour), add("b", time.Minute)
@@ -74,7 +74,7 @@ func TestInbox_PurgeFlows(t *testing.T) {
 		var now atomic.Int64
 		checks := newInbox(t, db, d.dialect, &inbox.Options{Retention: -1, Now: func() time.Time { return time.UnixMicro(now.Load()) }})
 		for n := range 3 {
-			f := checkflow.Flow{CheckID: fmt.Sprint("check", n), State: checkflow.Started, Number: "447700900000"}
+			f := checkflow.Flow{CheckID: fmt.Sprint("check", n), State: checkflow.StateStarted, Number: "447700900000"}
 			if err := checks.Flows(0).Add(t.Context(), f, time.Duration(n+1)*time.Minute); err != nil {
 				t.Fatal(err)
 			}

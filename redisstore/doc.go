@@ -39,8 +39,10 @@
 // continue.
 //
 // To keep them across a restart, set appendonly yes and appendfsync always. A failover loses what
-// the new master had not yet received. A flow that was lost is a rejected sign-in, never a second
-// one, because the service accepts each code once.
+// the new master had not yet received. A lost flow or claim is never a second sign-in, because the
+// service accepts each code once. But if the revocation of a flow is lost, the person who started
+// the check can sign in although another browser opened its link. Flows does not send WAIT: to
+// exclude this, do not fail over automatically, or use a database with synchronous replicas.
 //
 // # When Redis is unavailable
 //

@@ -68,7 +68,7 @@ func TestFlows_RedisFull(t *testing.T) {
 	if !errors.Is(available, checkflow.ErrFull) || !errors.Is(added, checkflow.ErrFull) {
 		t.Errorf("Available = %v, Add = %v; want ErrFull", available, added)
 	}
-	f.State = checkflow.Claimed
+	f.State = checkflow.StateClaimed
 	if claimed != f || reason != "" || !finished || claimErr != nil || finishErr != nil {
 		t.Errorf("Claim = %+v, %q, %v; Finish = %t, %v; want success: the check was charged", claimed, reason, claimErr, finished, finishErr)
 	}
@@ -200,7 +200,7 @@ func TestNewFlows_InvalidArguments(t *testing.T) {
 }
 
 func newFlow(checkID string) checkflow.Flow {
-	return checkflow.Flow{CheckID: checkID, Owner: sha256.Sum256([]byte("owner")), State: checkflow.Started, Number: "447700900000"}
+	return checkflow.Flow{CheckID: checkID, Owner: sha256.Sum256([]byte("owner")), State: checkflow.StateStarted, Number: "447700900000"}
 }
 
 func newFlows(t testing.TB, client redis.UniversalClient, opts *redisstore.Options) *redisstore.Flows {

@@ -52,7 +52,7 @@ var (
 )
 
 func newFlow() checkflow.Flow {
-	return checkflow.Flow{CheckID: rand.Text(), Owner: owner, State: checkflow.Started, Number: "447700900000"}
+	return checkflow.Flow{CheckID: rand.Text(), Owner: owner, State: checkflow.StateStarted, Number: "447700900000"}
 }
 
 // add stores a new flow.
@@ -184,7 +184,7 @@ func testValues(t *testing.T, s checkflow.Store) {
 
 	got, reason, err := s.Claim(t.Context(), f.CheckID, owner, true)
 
-	f.State = checkflow.Claimed
+	f.State = checkflow.StateClaimed
 	if err != nil || reason != "" || got != f {
 		t.Errorf("Claim = %+v, %q, %v; want %+v", got, reason, err, f)
 	}

@@ -4,6 +4,7 @@ import (
 	"net/http"
 
 	"github.com/idverify/idverify-go"
+	"github.com/idverify/idverify-go/checkflow"
 )
 
 // appSignIn starts a check for an app, which opens the Check URL and sends the code to appSession.
@@ -12,7 +13,7 @@ func (s *shop) appSignIn(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		return
 	}
-	check, err := s.app.Start(r, "", idverify.PhoneCheckParams{PhoneNumber: number}, "")
+	check, err := s.app.Start(r, "", checkflow.StartParams{Check: idverify.PhoneCheckParams{PhoneNumber: number}})
 	if err != nil {
 		s.notCreated(w, r, err)
 		return
@@ -23,15 +24,11 @@ func (s *shop) appSignIn(w http.ResponseWriter, r *http.Request) {
 // appSession signs in the app that started a check. The app sends the session with its requests, in
 // the header Authorization.
 func (s *shop) appSession(w http.ResponseWriter, r *http.Request) {
-	var request struct {
-		Token   string `json:"token"`
-		CheckID string `json:"check_id"`
-		Code    string `json:"code"`
-	}
-	if !read(w, r, &request) {
+	var params checkflow.ExchangeParams
+	if !read(w, r, &params) {
 		return
 	}
-	result := s.app.Exchange(r, request.Token, request.CheckID, request.Code)
+	result := s.app.Exchange(r, params)
 	switch result.Verdict {
 	case idverify.VerdictYes:
 		token, err := s.newSession(r, result.Number)

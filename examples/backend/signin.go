@@ -99,7 +99,7 @@ func (s *shop) signIn(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		return
 	}
-	checkURL, err := s.web.Start(w, r, idverify.PhoneCheckParams{PhoneNumber: number}, "")
+	checkURL, err := s.web.Start(w, r, checkflow.StartParams{Check: idverify.PhoneCheckParams{PhoneNumber: number}})
 	if err != nil {
 		s.notCreated(w, r, err)
 		return

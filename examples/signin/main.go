@@ -55,7 +55,7 @@ func newSite(origin string, client *idverify.Client, verifier *signature.Verifie
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, form) })
 	mux.HandleFunc("POST /start", func(w http.ResponseWriter, r *http.Request) {
-		checkURL, err := web.Start(w, r, idverify.PhoneCheckParams{PhoneNumber: r.PostFormValue("number")}, "")
+		checkURL, err := web.Start(w, r, checkflow.StartParams{Check: idverify.PhoneCheckParams{PhoneNumber: r.PostFormValue("number")}})
 		if err != nil {
 			status := checkflow.StatusCode(err)
 			http.Error(w, http.StatusText(status), status)

@@ -76,7 +76,7 @@ func (a *app) home(w http.ResponseWriter, r *http.Request) {
 func (a *app) start(w http.ResponseWriter, r *http.Request) {
 	r.Body = http.MaxBytesReader(w, r.Body, 4<<10)
 	number := r.PostFormValue("number")
-	checkURL, err := a.web.Start(w, r, idverify.PhoneCheckParams{PhoneNumber: number}, "")
+	checkURL, err := a.web.Start(w, r, checkflow.StartParams{Check: idverify.PhoneCheckParams{PhoneNumber: number}})
 	switch status := checkflow.StatusCode(err); {
 	case err == nil:
 		digits, _ := idverify.NormalizePhoneNumber(number) // Start has accepted it
