@@ -2,6 +2,7 @@ package checkflow_test
 
 import (
 	"encoding/json"
+	"log/slog"
 	"net/http"
 	"net/netip"
 	"strings"
@@ -63,9 +64,18 @@ func bearer(r *http.Request) string {
 // post sends a request of an app and decodes the response into result. It returns the status.
 func (b *backend) post(path, token string, result any) int {
 	b.t.Helper()
-	r, err := http.NewRequestWithContext(b.t.Context(), http.MethodPost, b.url+path, nil)
+	return b.send(http.MethodPost, path, token, nil, result)
+}
+
+// send is post with another method and more headers.
+func (b *backend) send(method, path, token string, header http.Header, result any) int {
+	b.t.Helper()
+	r, err := http.NewRequestWithContext(b.t.Context(), method, b.url+path, nil)
 	if err != nil {
 		b.t.Fatal(err)
+	}
+	for name := range header {
+		r.Header.Set(name, header.Get(name))
 	}
 	if token != "" {
 		r.Header.Set("Authorization", "Bearer "+token)
@@ -229,17 +239,81 @@ func TestApp_GuessedCode(t *testing.T) {
 	}
 }
 
-// TestApp_EmptyCode checks that a mistake of the app does not end the flow.
-func TestApp_EmptyCode(t *testing.T) {
+// TestApp_InvalidCode checks that a mistake of the app does not end the flow.
+func TestApp_InvalidCode(t *testing.T) {
 	t.Parallel()
-	b := newBackend(t)
+	store := &hookedStore{Store: checkflow.NewMemoryStore(0)}
+	b := newBackend(t, func(c *checkflow.Config) { c.Store = store })
 	check := b.start(victims)
 
-	empty := b.exchange(check.Token, check.CheckID, "")
-	got := b.exchange(check.Token, check.CheckID, b.code(check.CheckURL))
+	for _, code := range []string{"", strings.Repeat("c", 1025), "c%00", "c%0a", "%c3%a9"} {
+		if got := b.exchange(check.Token, check.CheckID, code); got != (checkflow.Result{Reason: checkflow.ReasonCodeRejected}) {
+			t.Errorf("result of code %.10q = %+v, want only reason code_rejected", code, got)
+		}
+	}
+	if n := store.count("claim"); n != 0 {
+		t.Errorf("%d claims, want 0", n)
+	}
+	if got := b.exchange(check.Token, check.CheckID, b.code(check.CheckURL)); got.Verdict != idverify.VerdictYes {
+		t.Errorf("result of the right code = %+v, want yes", got)
+	}
+}
 
-	if empty.Reason != checkflow.ReasonCodeRejected || got.Verdict != idverify.VerdictYes {
-		t.Errorf("results = %+v and %+v, want code_rejected and yes", empty, got)
+// TestApp_OtherPurpose exchanges the code of a check at another App with the same store.
+func TestApp_OtherPurpose(t *testing.T) {
+	t.Parallel()
+	b := newBackend(t, func(c *checkflow.Config) { c.Purpose = "sign-in" })
+	check := b.start(victims)
+	code := b.code(check.CheckURL)
+	params := checkflow.ExchangeParams{Token: check.Token, CheckID: check.CheckID, Code: code}
+
+	for _, purpose := range []string{"", "attach", "sign-in\x00"} {
+		config := b.config
+		config.Purpose = purpose
+		app, err := checkflow.NewApp(config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, r := newStart(t)
+		if got := app.Exchange(r, params); got != (checkflow.Result{Reason: checkflow.ReasonOtherSession}) {
+			t.Errorf("result for purpose %q = %+v, want only reason other_session", purpose, got)
+		}
+	}
+
+	if got := b.exchange(check.Token, check.CheckID, code); got.Verdict != idverify.VerdictYes {
+		t.Errorf("result for the purpose of Start = %+v, want yes", got)
+	}
+}
+
+// TestApp_RejectsExchanges sends requests that a page of another site can cause.
+func TestApp_RejectsExchanges(t *testing.T) {
+	t.Parallel()
+	var log syncBuffer
+	b := newBackend(t, func(c *checkflow.Config) { c.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
+	check := b.start(victims)
+	code := b.code(check.CheckURL)
+	exchange := func(method string, header http.Header) (result checkflow.Result) {
+		b.send(method, "/exchange?check_id="+check.CheckID+"&code="+code, check.Token, header, &result)
+		return result
+	}
+
+	for name, got := range map[string]checkflow.Result{
+		"GET":                   exchange(http.MethodGet, nil),
+		"page of another site":  exchange(http.MethodPost, http.Header{"Sec-Fetch-Site": {"cross-site"}}),
+		"page of a sister site": exchange(http.MethodPost, http.Header{"Sec-Fetch-Site": {"same-site"}}),
+		"old browser":           exchange(http.MethodPost, http.Header{"Origin": {"https://attacker.sandbox.test"}}),
+	} {
+		if got != (checkflow.Result{Reason: checkflow.ReasonInvalid}) {
+			t.Errorf("%s: result = %+v, want only reason invalid", name, got)
+		}
+	}
+	b.exchange(check.Token, "alice", code)
+
+	if got := b.exchange(check.Token, check.CheckID, code); got.Verdict != idverify.VerdictYes {
+		t.Errorf("result of the app = %+v, want yes", got)
+	}
+	if log := log.String(); strings.Count(log, "reason=invalid") != 4 || strings.Count(log, "reason=not_found") != 1 || strings.Contains(log, "level=ERROR") || strings.Contains(log, "alice") {
+		t.Errorf("log = %q, want 4 records with reason=invalid and one with reason=not_found at level warn, without the text of the request", log)
 	}
 }
 
@@ -286,6 +360,11 @@ func TestApp_RejectsStarts(t *testing.T) {
 
 	if response.StatusCode != http.StatusForbidden {
 		t.Errorf("GET: status %d, want 403", response.StatusCode)
+	}
+	for _, header := range []http.Header{{"Sec-Fetch-Site": {"cross-site"}}, {"Origin": {"https://attacker.sandbox.test"}}} {
+		if status := b.send(http.MethodPost, "/start?number="+victims, "", header, nil); status != http.StatusForbidden {
+			t.Errorf("%v: status %d, want 403", header, status)
+		}
 	}
 	if status := b.post("/start?number=12", "", nil); status != http.StatusUnprocessableEntity {
 		t.Errorf("malformed number: status %d, want 422", status)

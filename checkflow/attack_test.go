@@ -1,6 +1,9 @@
 package checkflow_test
 
 import (
+	"context"
+	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -374,7 +377,7 @@ func TestWeb_RejectsStarts(t *testing.T) {
 	s := newSite(t, func(c *checkflow.Config) {
 		c.Allow = func(_ *http.Request, number string) error {
 			if number == attackers {
-				return http.ErrNotSupported
+				return fmt.Errorf("%w: alice@shop.sandbox.test has no checks left", checkflow.ErrNotAllowed)
 			}
 			return nil
 		}
@@ -397,6 +400,95 @@ func TestWeb_RejectsStarts(t *testing.T) {
 	}
 	if n := s.calls("phone_check.create"); n != 0 || b.cookie() != "" {
 		t.Errorf("%d checks and cookie %q, want none", n, b.cookie())
+	}
+	if log := s.log.String(); strings.Contains(log, "alice") || strings.Contains(log, "level=ERROR") || strings.Count(log, "level=WARN") != 6 {
+		t.Errorf("log = %q, want 6 records at level warn without the text of the error of Allow", log)
+	}
+}
+
+// TestWeb_AllowFails checks that a limiter that fails does not look like a rejected person.
+func TestWeb_AllowFails(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct {
+		err   error
+		level string
+	}{
+		{errors.New("alice@shop.sandbox.test: connection refused"), "ERROR"},
+		{idverify.ErrNotMobileIP, "ERROR"},
+		{fmt.Errorf("alice@shop.sandbox.test: %w", context.Canceled), "WARN"}, // the browser disconnected
+	} {
+		s := newSite(t, func(c *checkflow.Config) { c.Allow = func(*http.Request, string) error { return row.err } })
+		w, r := newStart(t)
+
+		_, err := s.current().Start(w, r, checkflow.StartParams{Check: idverify.PhoneCheckParams{PhoneNumber: victims}})
+
+		if !errors.Is(err, row.err) || checkflow.StatusCode(err) != http.StatusServiceUnavailable || s.calls("phone_check.create") != 0 {
+			t.Errorf("error = %v, status %d, %d checks; want one that matches %v, 503 and 0", err, checkflow.StatusCode(err), s.calls("phone_check.create"), row.err)
+		}
+		if log := s.log.String(); strings.Contains(log+err.Error(), "alice") || !strings.Contains(log, "level="+row.level) {
+			t.Errorf("error %q, log %q; want level %s without the text of the error of Allow", err, log, row.level)
+		}
+	}
+}
+
+// TestWeb_OtherRedirectURL returns to a Web with another redirect URL and the same store.
+func TestWeb_OtherRedirectURL(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	b := s.browser()
+	redirect := b.redirectOf(b.start(victims))
+	s.config.RedirectURL += "?purpose=attach"
+	s.restart()
+
+	b.open(redirect).wantReason(t, checkflow.ReasonOtherSession)
+
+	b.wantUser(t, "the person", "")
+}
+
+// TestWeb_OtherNumber creates a check of another number than Start got, and reports its number or
+// none.
+func TestWeb_OtherNumber(t *testing.T) {
+	t.Parallel()
+	for name, reported := range map[string]func(string) string{
+		"at the start":    func(number string) string { return number },
+		"at the exchange": func(string) string { return "" },
+		"never":           func(string) string { return "+" + victims },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newSite(t, func(c *checkflow.Config) {
+				c.Create = func(ctx context.Context, client *idverify.Client, p idverify.PhoneCheckParams) (*idverify.PhoneCheck, error) {
+					if name != "never" {
+						p.PhoneNumber = attackers
+					}
+					check, err := client.PhoneChecks.Create(ctx, p)
+					if err == nil {
+						check.PhoneNumber = reported(check.PhoneNumber)
+					}
+					return check, err
+				}
+			})
+			b := s.browser()
+
+			p := b.post(victims, nil)
+
+			want := ""
+			switch name {
+			case "at the start":
+				if p.status != http.StatusServiceUnavailable || b.cookie() != "" || !strings.Contains(s.log.String(), "level=ERROR") {
+					t.Errorf("status %d, cookie %q, log %q; want 503, none, and level error", p.status, b.cookie(), s.log.String())
+				}
+			case "at the exchange":
+				b.open(p.location).wantReason(t, checkflow.ReasonUnavailable)
+			default:
+				b.open(p.location)
+				want = victims
+			}
+			b.wantUser(t, "the person", want)
+			if strings.Contains(s.log.String(), attackers) {
+				t.Errorf("log = %q, which contains a number", s.log.String())
+			}
+		})
 	}
 }
 
@@ -438,6 +530,9 @@ func TestWeb_AccountChanged(t *testing.T) {
 			results := s.reported()
 			if len(results) != 1 || results[0].Verdict != want.Verdict || results[0].Reason != want.Reason {
 				t.Errorf("results = %+v, want one with %v %q", results, want.Verdict, want.Reason)
+			}
+			if len(results) == 1 && results[0].Account != "alice" {
+				t.Errorf("Result.Account = %q, want the account that started", results[0].Account)
 			}
 			if n := s.calls("phone_check.complete"); now != "alice" && n != 0 {
 				t.Errorf("%d exchanges, want 0: the account is compared before", n)

@@ -50,6 +50,8 @@ func TestNewWeb_RejectsConfig(t *testing.T) {
 		},
 		"StartPage": {
 			toStartPage(""), toStartPage("start"), toStartPage("//other.example.com/"), toStartPage("javascript:alert(1)"), toStartPage("%zz"),
+			toStartPage("///other.example.com/x"), toStartPage("/./return"), toStartPage("/x/../return"), toStartPage("https://" + host + ":443/return"),
+			func(c *checkflow.Config) { c.RedirectURL = "https://" + host },
 			toStartPage("/return"), toStartPage("https://" + strings.ToUpper(host) + "/return?x"),
 		},
 	} {
@@ -235,13 +237,23 @@ func TestWeb_PassesParamsToCreate(t *testing.T) {
 		p    idverify.PhoneCheckParams
 		data string
 	}{
+		"long reference ID":  {idverify.PhoneCheckParams{PhoneNumber: victims, ReferenceID: strings.Repeat("x", 1025)}, ""},
 		"other redirect URL": {idverify.PhoneCheckParams{PhoneNumber: victims, RedirectURL: "https://other.example.com/"}, ""},
 		"long data":          {idverify.PhoneCheckParams{PhoneNumber: victims}, strings.Repeat("x", 4097)},
 	} {
 		w, r := newStart(t)
-		if _, err := s.current().Start(w, r, checkflow.StartParams{Check: row.p, Data: row.data}); !errors.Is(err, idverify.ErrBadRequest) {
-			t.Errorf("%s: error = %v, want ErrBadRequest", name, err)
+		_, err := s.current().Start(w, r, checkflow.StartParams{Check: row.p, Data: row.data})
+		if status := checkflow.StatusCode(err); !errors.Is(err, idverify.ErrBadRequest) || status != http.StatusBadRequest {
+			t.Errorf("%s: error = %v with status %d, want ErrBadRequest with 400", name, err, status)
 		}
+	}
+	if log := s.log.String(); strings.Contains(log, "level=ERROR") {
+		t.Errorf("log = %q, want level warn only: a sender can cause it", log)
+	}
+	s.service.Inject(sandboxfake.Match{Operation: "phone_check.create"}, sandboxfake.Fault{Status: 400})
+	w, r = newStart(t)
+	if _, err := s.current().Start(w, r, checkflow.StartParams{Check: params}); checkflow.StatusCode(err) != http.StatusServiceUnavailable {
+		t.Errorf("rejected by the service: status %d, want 503", checkflow.StatusCode(err))
 	}
 }
 
