@@ -69,7 +69,7 @@ type Config struct {
 	Create func(ctx context.Context, client *idverify.Client, p idverify.PhoneCheckParams) (*idverify.PhoneCheck, error)
 
 	// Logger receives why a check was not started, and why a return has no verdict. Level error means
-	// that the store or the service failed; a sender can cause everything else. No record contains a
+	// that Allow, the store or the service failed; a sender can cause everything else. No record contains a
 	// number, an address, a code or a token. By default nothing is logged.
 	Logger *slog.Logger
 

@@ -325,7 +325,7 @@ func TestWeb_RequestIDs(t *testing.T) {
 	s.service.Inject(sandboxfake.Match{Operation: "phone_check.complete"}, sandboxfake.Fault{Status: 403})
 
 	w, r := newStart(t)
-	_, err = web.Start(w, r, idverify.PhoneCheckParams{PhoneNumber: victims}, "")
+	_, err = web.Start(w, r, checkflow.StartParams{Check: idverify.PhoneCheckParams{PhoneNumber: victims}})
 	b.open(b.start(victims))
 
 	if err == nil || !strings.Contains(err.Error(), id) {

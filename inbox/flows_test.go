@@ -95,6 +95,33 @@ func TestInbox_PurgeFlows(t *testing.T) {
 	})
 }
 
+// TestInbox_FlowsPurgeFails checks that a start does not depend on the deletion of expired flows.
+func TestInbox_FlowsPurgeFails(t *testing.T) {
+	onDatabases(t, func(t *testing.T, d database) {
+		db, faulty := openFaulty(t, d)
+		flows := newInbox(t, db, d.dialect, nil).Flows(0)
+		faulty.arm(1, faults[0])
+
+		available := flows.Available(t.Context())
+
+		steps, failed := faulty.disarm()
+		if !failed || len(steps) == 0 || !strings.Contains(steps[0].query, "DELETE") {
+			t.Fatalf("steps = %v, want a failed deletion first", steps)
+		}
+		faulty.arm(0, faults[0])
+		added := flows.Add(t.Context(), checkflow.Flow{CheckID: "check", State: checkflow.StateStarted}, time.Hour)
+		steps, _ = faulty.disarm()
+		if available != nil || added != nil {
+			t.Errorf("Available = %v, Add = %v; want no error", available, added)
+		}
+		for _, step := range steps {
+			if strings.Contains(step.query, "DELETE") {
+				t.Errorf("Add executes %q, after the check was charged", step.query)
+			}
+		}
+	})
+}
+
 func TestInbox_FlowsUnavailable(t *testing.T) {
 	onDatabases(t, func(t *testing.T, d database) {
 		db := d.open(t)
