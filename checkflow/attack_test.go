@@ -2,10 +2,13 @@ package checkflow_test
 
 import (
 	"context"
+	"crypto/rand"
+	"crypto/rsa"
 	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -16,6 +19,7 @@ import (
 	"github.com/idverify/idverify-go"
 	"github.com/idverify/idverify-go/checkflow"
 	"github.com/idverify/idverify-go/sandboxfake"
+	"github.com/idverify/idverify-go/signature"
 )
 
 // TestWeb_SignIn is the sign-in without an attack.
@@ -336,6 +340,40 @@ func TestWeb_InvalidRedirects(t *testing.T) {
 				owner.wantUser(t, "the person, with the right redirect", victims)
 			}
 		})
+	}
+}
+
+// TestWeb_InvalidCode returns with signed redirects whose code cannot be sent to the service.
+func TestWeb_InvalidCode(t *testing.T) {
+	t.Parallel()
+	key, err := rsa.GenerateKey(rand.Reader, 2048)
+	if err != nil {
+		t.Fatal(err)
+	}
+	signer, err := signature.NewSigner("k1", key, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	verifier, err := signature.NewVerifier(signature.StaticKeys{"k1": &key.PublicKey}, []string{host}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := newSite(t, func(c *checkflow.Config) { c.Verifier = verifier })
+	b := s.browser()
+	segments := strings.Split(b.start(victims), "/")
+	s.store.setHook(nil)
+
+	for _, code := range []string{strings.Repeat("c", 1025), "c d", "\u00e9"} {
+		u := s.base()
+		u.Path, u.RawQuery = "/return", url.Values{"check_id": {segments[len(segments)-2]}, "code": {code}}.Encode()
+		if err := signer.SignRedirect(u); err != nil {
+			t.Fatal(err)
+		}
+		b.open(u.String()).wantReason(t, checkflow.ReasonCodeRejected)
+	}
+
+	if n := s.store.count("claim"); n != 0 || b.cookie() == "" {
+		t.Errorf("%d claims and cookie %q, want 0 and the cookie of the flow, which goes on", n, b.cookie())
 	}
 }
 

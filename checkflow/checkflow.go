@@ -69,8 +69,8 @@ type Config struct {
 	Create func(ctx context.Context, client *idverify.Client, p idverify.PhoneCheckParams) (*idverify.PhoneCheck, error)
 
 	// Logger receives why a check was not started, and why a return has no verdict. Level error means
-	// that Allow, the store or the service failed; a sender can cause everything else. No record contains a
-	// number, an address, a code or a token. By default nothing is logged.
+	// that Allow, the store or the service failed; a sender can cause everything else. No record
+	// contains a number, an address, a code or a token. By default nothing is logged.
 	Logger *slog.Logger
 
 	// Verifier verifies the redirects to RedirectURL. Its replay store is not used: a Flow already
@@ -302,8 +302,8 @@ func (b *binder) create(ctx context.Context, f Flow, p idverify.PhoneCheckParams
 	return check, ttl, nil
 }
 
-// claim claims the flow of p.CheckID for the session with p.Token. It returns the reason if the code
-// must not be exchanged. If ended is set, the check has ended without a code.
+// claim claims the flow of p.CheckID for the session with p.Token. It returns the reason if the
+// code must not be exchanged. If ended is set, the check has ended without a code.
 func (b *binder) claim(ctx context.Context, p ExchangeParams, ended, revoke bool) (f Flow, reason Reason) {
 	var err error
 	switch {

@@ -100,8 +100,8 @@ func isPage(u *url.URL) bool {
 }
 
 // Start creates a check of p.Check.PhoneNumber, binds it to the browser that sent r, and returns
-// its Check URL, to which you redirect or link. Start sets a cookie and other headers, and writes no
-// response.
+// its Check URL, to which you redirect or link. Start sets a cookie and other headers, and writes
+// no response.
 //
 // Start requires a POST request that a page of the origin of r or of Config.RedirectURL sent: see
 // [http.CrossOriginProtection]. The device must open the Check URL in the same browser. A new Start
