@@ -193,6 +193,11 @@ func TestProduction_Grants(t *testing.T) {
 	if _, err := owner.ExecContext(t.Context(), "CREATE ROLE shop LOGIN; "+grants[1]); err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() { // all databases of the server share the role
+		if _, err := owner.ExecContext(context.Background(), "DROP OWNED BY shop; DROP ROLE shop"); err != nil {
+			t.Error(err)
+		}
+	})
 	db := openDB(t, "pgx", strings.Replace(source, "user=test", "user=shop", 1)+" default_query_exec_mode=exec")
 	checks, err := inbox.New(t.Context(), db, inbox.Postgres, &inbox.Options{Retention: time.Nanosecond})
 	if err != nil {
