@@ -11,8 +11,7 @@ func TestToken_Hidden(t *testing.T) {
 	shown := runProgram(t, env, "", "token", "-show-token", "-scope", "coverage,sim_check")
 	withToken := runProgram(t, env, "", "token", "-show-token", "-json").decode(t)
 
-	// The token is valid for an hour from its creation, which can be some seconds ago.
-	hidden.expect(t, exitOK, []string{"Scopes   phone_check\n", "(in 3", "!Token"}, nil)
+	hidden.expect(t, exitOK, []string{"Scopes   phone_check\n", "(in 3600 s)", "!Token"}, nil)
 	shown.expect(t, exitOK, []string{"Scopes   coverage sim_check\n", "Token    "}, nil)
 	if token, _ := withToken["access_token"].(string); len(token) < 20 || document["access_token"] != nil {
 		t.Errorf("token = %v with -show-token, %v without", withToken["access_token"], document["access_token"])
