@@ -93,8 +93,8 @@ func TestProtocol_CodeReferences(t *testing.T) {
 		}
 	}
 
-	if len(rules) < 150 {
-		t.Errorf("found %d rules, want at least 150", len(rules))
+	if len(rules) < 200 {
+		t.Errorf("found %d rules, want at least 200", len(rules))
 	}
 	if len(moved) > 0 {
 		rewriteCode(t, moved)
