@@ -43,14 +43,13 @@ func token(ctx context.Context, p *program, args []string) int {
 	if err != nil {
 		return c.fail(err)
 	}
-	lifetime := time.Until(got.Expiry).Round(time.Second)
 	if c.json {
 		document := struct {
 			Scopes           []idverify.Scope `json:"scopes"`
 			ExpiresAt        time.Time        `json:"expires_at"`
 			ExpiresInSeconds int64            `json:"expires_in_seconds"`
 			AccessToken      string           `json:"access_token,omitempty"`
-		}{scopes, got.Expiry.UTC().Truncate(time.Second), int64(lifetime / time.Second), ""}
+		}{scopes, got.Expiry.UTC().Truncate(time.Second), got.ExpiresIn, ""}
 		if *show {
 			document.AccessToken = got.AccessToken
 		}
@@ -58,7 +57,7 @@ func token(ctx context.Context, p *program, args []string) int {
 	}
 	rows := []row{
 		{"Scopes", strings.Join(strings.Fields(strings.ReplaceAll(*names, ",", " ")), " ")},
-		{"Expires", fmt.Sprintf("%s UTC (in %s)", shortTime(got.Expiry), seconds(lifetime))},
+		{"Expires", fmt.Sprintf("%s UTC (in %d s)", shortTime(got.Expiry), got.ExpiresIn)},
 	}
 	if *show {
 		rows = append(rows, row{"Token", got.AccessToken})
