@@ -7,12 +7,15 @@ import (
 	"crypto/rsa"
 	"database/sql"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"path"
+	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -20,6 +23,135 @@ import (
 	"github.com/idverify/idverify-go/inbox"
 	"github.com/idverify/idverify-go/signature"
 )
+
+// BenchmarkHandler compares the handler with a handler of the user that has one UPDATE.
+func BenchmarkHandler(b *testing.B) {
+	for _, d := range databases {
+		b.Run(d.name, func(b *testing.B) {
+			s := newBenched(b, d, 0)
+			byHand := newHandWritten(b, d, s.verifier)
+			var base, other *http.Request
+			prepare := func(int) {
+				id := rand.Text()
+				byHand.insert(b, id)
+				s.insert(b, id, "reconcile_at", s.now()+hour)
+				base, other = s.callback(b, id), s.callback(b, id)
+			}
+			compareTimes(b, "x-hand-written", prepare,
+				func() error { return serve(byHand.handler, base) },
+				func() error { return serve(s.handler, other) })
+		})
+	}
+}
+
+// BenchmarkRows compares operations among 10^6 processed entries with the same among 10^3. With
+// -benchtime 1x, there are 10^4 instead of 10^6.
+func BenchmarkRows(b *testing.B) {
+	many := 1_000_000
+	if flag.Lookup("test.benchtime").Value.String() == "1x" {
+		many = 10_000
+	}
+	for _, d := range databases {
+		b.Run(d.name, func(b *testing.B) {
+			small, large := newBenched(b, d, 1000), newBenched(b, d, many)
+			for _, op := range []struct {
+				name    string
+				prepare func(*benched, testing.TB)
+				run     func(*benched, testing.TB) error
+			}{
+				{"Handler", (*benched).prepareHandler, (*benched).runHandler},
+				{"Work", (*benched).prepareWork, (*benched).runWork},
+				{"Reconcile", (*benched).prepareReconcile, (*benched).runReconcile},
+			} {
+				b.Run(op.name, func(b *testing.B) {
+					prepare := func(int) {
+						op.prepare(small, b)
+						op.prepare(large, b)
+					}
+					compareTimes(b, "x-1000-rows", prepare,
+						func() error { return op.run(small, b) },
+						func() error { return op.run(large, b) })
+				})
+			}
+		})
+	}
+}
+
+// BenchmarkThroughput measures the results that 16 goroutines store in a second, and the entries
+// that one Work processes in a second. Its figures are in docs/replicas.md.
+func BenchmarkThroughput(b *testing.B) {
+	for _, d := range databases {
+		b.Run(d.name+"/record", func(b *testing.B) {
+			checks, db := throughputInbox(b, d)
+			results := plannedResults(b, checks, db)
+			var next atomic.Int64
+			b.SetParallelism(8)
+			b.ResetTimer()
+
+			b.RunParallel(func(pb *testing.PB) {
+				for pb.Next() {
+					if _, err := checks.Record(b.Context(), results[next.Add(1)-1]); err != nil {
+						b.Error(err)
+					}
+				}
+			})
+
+			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "results/s")
+		})
+		b.Run(d.name+"/work", func(b *testing.B) {
+			checks, db := throughputInbox(b, d)
+			for _, r := range plannedResults(b, checks, db) {
+				if _, err := checks.Record(b.Context(), r); err != nil {
+					b.Fatal(err)
+				}
+			}
+			if _, err := db.ExecContext(b.Context(), "CREATE TABLE sign_ups (reference text PRIMARY KEY, verdict text)"); err != nil {
+				b.Fatal(err)
+			}
+			ctx, cancel := context.WithCancel(b.Context())
+			processed := 0
+			b.ResetTimer()
+
+			err := checks.Work(ctx, func(ctx context.Context, tx *sql.Tx, e inbox.Entry) error {
+				if processed++; processed == b.N {
+					cancel()
+				}
+				_, err := tx.ExecContext(context.WithoutCancel(ctx), "INSERT INTO sign_ups (reference, verdict) VALUES ($1, $2)", e.Reference, e.Match)
+				return err
+			})
+
+			if err != nil || processed != b.N {
+				b.Fatalf("processed %d entries with error %v, want %d", processed, err, b.N)
+			}
+			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "entries/s")
+		})
+	}
+}
+
+// A ratio compares the medians of two sides that alternate in one run, because a busy machine slows
+// both.
+
+// compareTimes runs base and other alternately, each after its preparation, which is not measured.
+// It reports the ratio of other's median time to base's as the metric name.
+func compareTimes(b *testing.B, name string, prepare func(i int), base, other func() error) {
+	b.Helper()
+	times := make([][]time.Duration, 2)
+	for i := 0; b.Loop(); i++ {
+		prepare(i)
+		sides := []func() error{base, other}
+		for turn := range sides {
+			side := (i + turn) % 2 // the first of two commits may have to wait for the disk longer
+			began := time.Now()
+			if err := sides[side](); err != nil {
+				b.Fatal(err)
+			}
+			times[side] = append(times[side], time.Since(began))
+		}
+	}
+	median := func(t []time.Duration) float64 { slices.Sort(t); return float64(t[len(t)/2]) }
+	b.ReportMetric(median(times[1])/median(times[0]), name)
+	b.ReportMetric(0, "ns/op") // contains the preparation
+}
 
 // hour is an hour as it is stored.
 const hour = int64(time.Hour / time.Microsecond)
@@ -215,4 +347,49 @@ func execute(b testing.TB, db *sql.DB, query string, args ...any) {
 	if _, err := db.ExecContext(b.Context(), query, args...); err != nil {
 		b.Fatal(fmt.Errorf("%s: %w", statement{query: query}, err))
 	}
+}
+
+// throughputInbox returns an Inbox on an empty database, with 16 connections.
+func throughputInbox(b *testing.B, d database) (*inbox.Inbox, *sql.DB) {
+	b.Helper()
+	db := d.open(b)
+	db.SetMaxOpenConns(16)
+	db.SetMaxIdleConns(16)
+	if err := inbox.Migrate(b.Context(), db, d.dialect); err != nil {
+		b.Fatal(err)
+	}
+	checks, err := inbox.New(b.Context(), db, d.dialect, nil)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return checks, db
+}
+
+// plannedResults plans b.N checks in one transaction, and returns their results.
+func plannedResults(b *testing.B, checks *inbox.Inbox, db *sql.DB) []inbox.Result {
+	b.Helper()
+	tx, err := db.BeginTx(b.Context(), nil)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer tx.Rollback()
+	results := make([]inbox.Result, b.N)
+	for n := range results {
+		results[n] = inbox.Result{
+			Product: idverify.ProductPhoneCheck, CheckID: fmt.Sprintf("%s-%d", rand.Text(), n), ReferenceID: rand.Text(),
+			Status: idverify.StatusCompleted, Match: idverify.VerdictYes,
+		}
+		if err := checks.Plan(b.Context(), tx, results[n].Product, results[n].ReferenceID); err != nil {
+			b.Fatal(err)
+		}
+	}
+	if err := tx.Commit(); err != nil {
+		b.Fatal(err)
+	}
+	for _, r := range results {
+		if err := checks.Bind(b.Context(), r.ReferenceID, r.CheckID, 0); err != nil {
+			b.Fatal(err)
+		}
+	}
+	return results
 }

@@ -5,12 +5,460 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"log/slog"
+	"net/http"
+	"slices"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/idverify/idverify-go"
 	"github.com/idverify/idverify-go/inbox"
+	"github.com/idverify/idverify-go/sandboxfake"
 )
+
+// TestCrashPoints makes each statement, each begin and each commit of each operation fail once, in
+// every way of faults. The n-th run makes the n-th step fail, until a run has fewer steps. A new
+// statement is therefore tested without a change here.
+func TestCrashPoints(t *testing.T) {
+	t.Parallel()
+	for _, d := range databases {
+		for _, op := range slices.Concat(storeOperations, createOperations, handlerOperations, workOperations, reconcileOperations) {
+			t.Run(d.name+"/"+op.name, func(t *testing.T) {
+				t.Parallel()
+				s := newPoints(t, d, op)
+				for _, f := range faults {
+					n := 1
+					for s.test(t, op, f, n) {
+						n++
+					}
+					if n == 1 {
+						t.Errorf("%s: the operation has no step that can fail", f.name)
+					}
+				}
+				t.Logf("%d steps: %s", len(s.steps), strings.Join(s.steps, " · "))
+			})
+		}
+	}
+}
+
+// operation is an operation of package inbox whose steps fail in turn.
+type operation struct {
+	name     string
+	onResult bool // OnResult processes the results, instead of Work
+	attempts int  // MaxAttempts
+
+	arrange func(*point, *testing.T)
+	act     func(*point, *testing.T) error // its steps fail
+	recover func(*point, *testing.T)       // as a user recovers
+	verify  func(*point, *testing.T)
+}
+
+// storeOperations are called again by the user after an error.
+var storeOperations = []operation{
+	{
+		name: "Migrate",
+		arrange: func(p *point, t *testing.T) {
+			for _, table := range []string{"idverify_checks", "idverify_flows", "idverify_schema"} {
+				p.exec(t, "DROP TABLE "+table)
+			}
+		},
+		act:     (*point).migrate,
+		recover: func(p *point, t *testing.T) { p.repeat(t, (*point).migrate) },
+		verify: func(p *point, t *testing.T) {
+			if _, err := inbox.New(t.Context(), p.db, p.dialect, nil); err != nil {
+				t.Error(err)
+			}
+			if n := p.count(t, "SELECT count(*) - max(version) FROM idverify_schema"); n != 0 {
+				t.Errorf("the schema has %d rows more than versions, want each migration once", n)
+			}
+			p.plan(t, idverify.ProductPhoneCheck, p.reference)
+		},
+	},
+	{
+		name:    "Plan",
+		arrange: func(*point, *testing.T) {},
+		act:     (*point).planSignUp,
+		recover: func(p *point, t *testing.T) {
+			p.repeat(t, func(p *point, t *testing.T) error {
+				err := p.planSignUp(t)
+				if errors.Is(err, inbox.ErrReferenceUsed) {
+					return nil // the first commit took effect
+				}
+				return err
+			})
+		},
+		verify: func(p *point, t *testing.T) {
+			p.get(t, p.reference)
+			if n := p.count(t, "SELECT count(*) FROM sign_ups WHERE reference = $1", p.reference); n != 1 {
+				t.Errorf("%d sign-ups, want 1 with the planned check", n)
+			}
+		},
+	},
+	{
+		name:     "Bind",
+		onResult: true,
+		arrange:  (*point).createUnbound,
+		act:      (*point).bind,
+		recover:  func(p *point, t *testing.T) { p.repeat(t, (*point).bind); p.open(t, p.check) },
+		verify:   (*point).verifyCompleted,
+	},
+	{
+		name:     "Record",
+		onResult: true,
+		arrange:  (*point).completeUnnoticed,
+		act:      (*point).record,
+		recover:  func(p *point, t *testing.T) { p.repeat(t, (*point).record) },
+		verify:   (*point).verifyCompleted,
+	},
+	{
+		name:     "Record by reference",
+		onResult: true,
+		arrange:  (*point).completeUnbound,
+		act:      (*point).record,
+		recover:  func(p *point, t *testing.T) { p.repeat(t, (*point).record) },
+		verify:   (*point).verifyCompleted,
+	},
+	{
+		name: "Purge",
+		arrange: func(p *point, t *testing.T) {
+			p.advance(t, 31*24*time.Hour) // the entries of earlier runs are not older than those of this run
+			const done, stopped, recent = 30*24*time.Hour + time.Second, 300 * 24 * time.Hour, 29 * 24 * time.Hour
+			p.insertEnded(t, "done "+p.reference, 600, "done_at", done)
+			p.insertEnded(t, "stopped "+p.reference, 1, "stopped_at", stopped)
+			p.insertEnded(t, "recent "+p.reference, 1, "done_at", recent)
+		},
+		act:     (*point).purge,
+		recover: func(p *point, t *testing.T) { p.repeat(t, (*point).purge) },
+		verify: func(p *point, t *testing.T) {
+			for kind, want := range map[string]int{"done": 0, "stopped": 1, "recent": 1} {
+				if n := p.count(t, "SELECT count(*) FROM idverify_checks WHERE reference LIKE $1", kind+" "+p.reference+" %"); n != want {
+					t.Errorf("%d entries of kind %q, want %d", n, kind, want)
+				}
+			}
+		},
+	},
+}
+
+// createOperations recover as a user who calls the method again and then lets Reconcile run.
+var createOperations = []operation{
+	{name: "CreatePhoneCheck", onResult: true, arrange: func(p *point, t *testing.T) { p.plan(t, p.product, p.reference) }, act: (*point).createPlanned, recover: (*point).createAgain, verify: (*point).verifyCreatedOnce},
+	{
+		name:     "CreateSIMCheck",
+		onResult: true,
+		arrange:  func(p *point, t *testing.T) { p.product = idverify.ProductSIMCheck; p.plan(t, p.product, p.reference) },
+		act:      (*point).createPlanned,
+		recover:  (*point).createAgain,
+		verify:   (*point).verifyCreatedOnce,
+	},
+	{
+		name:     "CreatePhoneCheck without a check",
+		onResult: true,
+		arrange: func(p *point, t *testing.T) {
+			p.plan(t, p.product, p.reference)
+			p.number = "1"
+		},
+		act: (*point).createPlanned,
+		recover: func(p *point, t *testing.T) {
+			if errors.Is(p.err, idverify.ErrOutcomeUnknown) || p.err == nil {
+				t.Errorf("error = %v, want one that excludes a check", p.err)
+			}
+		},
+		verify: func(p *point, t *testing.T) {
+			if n := p.created(t, p.reference); n != 0 {
+				t.Errorf("%d checks created, want none", n)
+			}
+			if _, err := p.inbox.Get(t.Context(), p.reference); errors.Is(err, inbox.ErrNotFound) {
+				return // discarded
+			}
+			p.reconcileUntilEnded(t)
+			p.verifyOnce(t, inbox.StatusLost)
+		},
+	},
+}
+
+// handlerOperations recover with the service's next attempt.
+var handlerOperations = []operation{
+	{name: "Handler", arrange: (*point).start, act: (*point).openCheck, recover: (*point).redeliverAndWork, verify: (*point).verifyAcknowledged},
+	{name: "Handler with OnResult", onResult: true, arrange: (*point).start, act: (*point).openCheck, recover: (*point).redeliver, verify: (*point).verifyAcknowledged},
+	{
+		name:     "Handler before Bind",
+		onResult: true,
+		arrange:  (*point).createUnbound,
+		act:      (*point).openCheck,
+		recover:  (*point).bindAndRedeliver,
+		verify:   (*point).verifyAcknowledged,
+	},
+	{
+		name:     "Handler of an old check before Bind",
+		onResult: true,
+		arrange:  func(p *point, t *testing.T) { p.createUnbound(t); p.advance(t, 61*time.Second) },
+		act:      (*point).openCheck,
+		recover:  (*point).bindAndRedeliver,
+		verify:   (*point).verifyAcknowledged,
+	},
+	{
+		name:     "Handler after Record",
+		onResult: true,
+		arrange: func(p *point, t *testing.T) {
+			p.start(t)
+			completed := inbox.Result{Product: idverify.ProductPhoneCheck, CheckID: p.check.CheckID, Status: idverify.StatusCompleted, Match: idverify.VerdictYes}
+			if _, err := p.inbox.Record(t.Context(), completed); err != nil {
+				t.Fatal(err)
+			}
+		},
+		act:     (*point).openCheck,
+		recover: (*point).redeliver,
+		verify:  (*point).verifyAcknowledged,
+	},
+}
+
+// workOperations recover when Work is called again.
+var workOperations = []operation{
+	{name: "Work", arrange: (*point).store, act: (*point).work, recover: (*point).workUntilDone, verify: (*point).verifyCompleted},
+	{
+		name: "Work until its context ends",
+		arrange: func(p *point, t *testing.T) {
+			p.store(t)
+			p.fn = func(ctx context.Context, tx *sql.Tx, e inbox.Entry) error {
+				p.stopWork()
+				return errors.Join(applyEffect(context.WithoutCancel(ctx), tx, e), ctx.Err())
+			}
+		},
+		act:     (*point).work,
+		recover: func(p *point, t *testing.T) { p.fn = applyEffect; p.workUntilDone(t) },
+		verify:  (*point).verifyCompleted,
+	},
+	{
+		name:     "Work stops",
+		attempts: 1,
+		arrange:  func(p *point, t *testing.T) { p.store(t); p.fn = failAfterEffect },
+		act:      (*point).work,
+		recover:  func(p *point, t *testing.T) { p.workUntilDone(t) },
+		verify: func(p *point, t *testing.T) {
+			if e := p.get(t, p.reference); e.StoppedAt.IsZero() || e.Attempts != 1 {
+				t.Errorf("stopped at %v after %d attempts, want a stop after 1", e.StoppedAt, e.Attempts)
+			}
+			p.verifyEffects(t, 0)
+		},
+	},
+	{
+		name:     "Retry",
+		attempts: 1,
+		arrange: func(p *point, t *testing.T) {
+			p.store(t)
+			p.fn = failAfterEffect
+			p.workUntilDone(t)
+		},
+		act: (*point).retry,
+		recover: func(p *point, t *testing.T) {
+			p.repeat(t, func(p *point, t *testing.T) error {
+				err := p.retry(t)
+				if errors.Is(err, inbox.ErrNotFound) {
+					return nil // the first call took effect
+				}
+				return err
+			})
+			p.fn = applyEffect
+			p.workUntilDone(t)
+		},
+		verify: (*point).verifyCompleted,
+	},
+}
+
+// reconcileOperations recover when Reconcile is called again.
+var reconcileOperations = []operation{
+	{
+		name:     "Reconcile stores a completed check",
+		onResult: true,
+		arrange:  func(p *point, t *testing.T) { p.completeUnnoticed(t); p.advance(t, 3*time.Minute) },
+		act:      (*point).reconcile,
+		recover:  (*point).reconcileUntilEnded,
+		verify:   (*point).verifyCompleted,
+	},
+	{
+		name:     "Reconcile finds a completed check by reference",
+		onResult: true,
+		arrange:  func(p *point, t *testing.T) { p.completeUnbound(t); p.advance(t, time.Minute) },
+		act:      (*point).reconcile,
+		recover:  (*point).reconcileUntilEnded,
+		verify:   (*point).verifyCompleted,
+	},
+	{
+		name:     "Reconcile finds a check in progress by reference",
+		onResult: true,
+		arrange: func(p *point, t *testing.T) {
+			p.createWithoutCallback(t)
+			p.advance(t, 31*time.Second)
+		},
+		act: (*point).reconcile,
+		recover: func(p *point, t *testing.T) {
+			p.advance(t, time.Minute) // the check has not expired yet
+			if err := p.reconcile(t); err != nil {
+				t.Fatal(err)
+			}
+			p.reconcileUntilEnded(t)
+		},
+		verify: func(p *point, t *testing.T) { p.verifyOnce(t, inbox.StatusLost) },
+	},
+	{
+		name:     "Reconcile postpones a check in progress",
+		onResult: true,
+		arrange: func(p *point, t *testing.T) {
+			p.createWithoutCallback(t)
+			if err := p.inbox.Bind(t.Context(), p.reference, p.check.CheckID, time.Second); err != nil {
+				t.Fatal(err)
+			}
+			p.advance(t, time.Minute)
+		},
+		act:     (*point).reconcile,
+		recover: (*point).reconcileUntilEnded,
+		verify:  func(p *point, t *testing.T) { p.verifyOnce(t, inbox.StatusLost) },
+	},
+	{
+		name:     "Reconcile ends a check that was not created",
+		onResult: true,
+		arrange: func(p *point, t *testing.T) {
+			p.plan(t, idverify.ProductPhoneCheck, p.reference)
+			p.advance(t, 16*time.Minute)
+		},
+		act:     (*point).reconcile,
+		recover: (*point).reconcileUntilEnded,
+		verify:  func(p *point, t *testing.T) { p.verifyOnce(t, inbox.StatusLost) },
+	},
+	{
+		name:    "Reconcile without OnResult",
+		arrange: func(p *point, t *testing.T) { p.completeUnnoticed(t); p.advance(t, 3*time.Minute) },
+		act:     (*point).reconcile,
+		recover: func(p *point, t *testing.T) { p.reconcileUntilEnded(t); p.workUntilDone(t) },
+		verify:  (*point).verifyCompleted,
+	},
+}
+
+// points is a backend whose database can fail.
+type points struct {
+	*backend
+
+	dialect inbox.Dialect
+	faults  *faultyConnector
+	stop    atomic.Pointer[context.CancelFunc] // ends Work
+	steps   []string                           // of the operation without a fault
+}
+
+// point is one run of an operation.
+type point struct {
+	*points
+
+	reference string
+	product   idverify.Product // of createPlanned, with the number
+	number    string
+	check     *idverify.PhoneCheck
+	fn        func(context.Context, *sql.Tx, inbox.Entry) error // the function of Work
+	err       error                                             // of act
+}
+
+func newPoints(t *testing.T, d database, op operation) *points {
+	t.Helper()
+	db, connector := openFaulty(t, d)
+	s := &points{dialect: d.dialect, faults: connector}
+	service := sandboxfake.New(t, sandboxfake.WithInMemory(), sandboxfake.WithFrozenClock(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)))
+	opts := &inbox.Options{Now: service.Now, MaxAttempts: op.attempts, Logger: slog.New(stopHandler{s}), Observe: func(_ context.Context, e inbox.Event) {
+		if e.Operation == "work" {
+			s.stopWork()
+		}
+	}}
+	if op.onResult {
+		opts.OnResult = applyEffect
+	}
+	if err := inbox.Migrate(t.Context(), db, d.dialect); err != nil {
+		t.Fatal(err)
+	}
+	checks, err := inbox.New(t.Context(), db, d.dialect, opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.backend = &backend{service: service, client: service.Client(), db: db, inbox: checks}
+	mux := http.NewServeMux()
+	mux.Handle("POST /callbacks", checks.Handler(service.Verifier([]string{host}, nil)))
+	s.callbackURL = service.Handle(host, mux) + "/callbacks"
+	s.exec(t, "CREATE TABLE effects (reference text NOT NULL)")
+	s.exec(t, "CREATE TABLE sign_ups (reference text NOT NULL)")
+	return s
+}
+
+// test runs the operation and makes its n-th step fail. It reports whether there was such a step.
+func (s *points) test(t *testing.T, op operation, f fault, n int) bool {
+	t.Helper()
+	p := &point{points: s, reference: fmt.Sprintf("%s %d", f.name, n), product: idverify.ProductPhoneCheck, number: matchingNumber, fn: applyEffect}
+	op.arrange(p, t)
+
+	s.faults.arm(n, f)
+	p.err = op.act(p, t)
+	steps, failed := s.faults.disarm()
+
+	op.recover(p, t)
+	op.verify(p, t)
+	s.verifyConsistent(t)
+	if t.Failed() {
+		t.Fatalf("%s, step %d of %v, error %v", f.name, n, steps, p.err)
+	}
+	if !failed {
+		s.steps = nil
+		for _, step := range steps {
+			s.steps = append(s.steps, step.String())
+		}
+	}
+	return failed
+}
+
+// verifyConsistent verifies that no entry waits for something that will not happen.
+func (s *points) verifyConsistent(t *testing.T) {
+	t.Helper()
+	if n := s.count(t, "SELECT count(*) FROM idverify_checks WHERE status IS NULL AND "+
+		"(reconcile_at IS NULL OR due_at IS NOT NULL OR done_at IS NOT NULL OR stopped_at IS NOT NULL OR ended_at IS NOT NULL)"); n > 0 {
+		t.Errorf("%d entries in progress are inconsistent", n)
+	}
+	if n := s.count(t, "SELECT count(*) FROM idverify_checks WHERE status IS NOT NULL AND (reconcile_at IS NOT NULL OR ended_at IS NULL OR "+
+		"CASE WHEN due_at IS NULL THEN 0 ELSE 1 END + CASE WHEN done_at IS NULL THEN 0 ELSE 1 END + CASE WHEN stopped_at IS NULL THEN 0 ELSE 1 END <> 1)"); n > 0 {
+		t.Errorf("%d ended entries are not exactly one of due, done and stopped", n)
+	}
+}
+
+// stopWork ends the current Work.
+func (s *points) stopWork() {
+	if cancel := s.stop.Load(); cancel != nil {
+		(*cancel)()
+	}
+}
+
+// stopHandler ends Work when the database has failed, so that a test does not wait for the next
+// poll.
+type stopHandler struct{ s *points }
+
+func (h stopHandler) Enabled(_ context.Context, l slog.Level) bool { return l >= slog.LevelError }
+func (h stopHandler) WithAttrs([]slog.Attr) slog.Handler           { return h }
+func (h stopHandler) WithGroup(string) slog.Handler                { return h }
+func (h stopHandler) Handle(_ context.Context, r slog.Record) error {
+	if r.Message == "inbox: work" {
+		h.s.stopWork()
+	}
+	return nil
+}
+
+// repeat calls f until it returns nil, as a user does after an error.
+func (p *point) repeat(t *testing.T, f func(*point, *testing.T) error) {
+	t.Helper()
+	for range 3 {
+		if p.err == nil {
+			return
+		}
+		p.err = f(p, t)
+	}
+	if p.err != nil {
+		t.Fatalf("error without a fault: %v", p.err)
+	}
+}
 
 // matchingNumber is a phone number whose checks match.
 const matchingNumber = "447700900012"

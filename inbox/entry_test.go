@@ -1,6 +1,7 @@
 package inbox_test
 
 import (
+	"errors"
 	"fmt"
 	"testing"
 
@@ -44,6 +45,21 @@ func TestEntry_Verdicts(t *testing.T) {
 
 			if got := []idverify.Verdict{e.Match, e.NoSIMChange}; !cmp.Equal(got, row.want) {
 				t.Errorf("%+v: verdicts = %v, want %v", result, got, row.want)
+			}
+		}
+	})
+}
+
+func TestInbox_GetInvalid(t *testing.T) {
+	onDatabases(t, func(t *testing.T, d database) {
+		b := newBackend(t, d, nil)
+
+		for name, reference := range invalidIDs {
+			if _, err := b.inbox.Get(t.Context(), reference); !errors.Is(err, inbox.ErrNotFound) {
+				t.Errorf("%s: error = %v, want ErrNotFound", name, err)
+			}
+			if _, err := b.inbox.GetByCheckID(t.Context(), reference); !errors.Is(err, inbox.ErrNotFound) {
+				t.Errorf("%s: error of GetByCheckID = %v, want ErrNotFound", name, err)
 			}
 		}
 	})

@@ -7,20 +7,61 @@ import (
 	"crypto/rsa"
 	"database/sql"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	_ "github.com/jackc/pgx/v5/stdlib" // the driver pgx
+	_ "modernc.org/sqlite"             // the driver sqlite
+
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/idverify/idverify-go"
 	"github.com/idverify/idverify-go/inbox"
+	"github.com/idverify/idverify-go/inbox/internal/pgtest"
 	"github.com/idverify/idverify-go/sandboxfake"
 	"github.com/idverify/idverify-go/signature"
 )
+
+// database opens empty databases of a kind.
+type database struct {
+	name    string
+	dialect inbox.Dialect
+	driver  string
+	source  func(testing.TB) string // data source name of a new database
+}
+
+// databases are the databases that the tests use.
+var databases = []database{
+	{"SQLite", inbox.SQLite, "sqlite", sqliteSource},
+	{"PostgreSQL", inbox.Postgres, "pgx", postgresSource},
+}
+
+// serializable is PostgreSQL with another default isolation level.
+var serializable = database{"PostgreSQL, serializable", inbox.Postgres, "pgx", func(t testing.TB) string {
+	source := postgresSource(t)
+	makeSerializable(t, openDB(t, "pgx", source))
+	return source
+}}
+
+// makeSerializable changes the default isolation level of new connections.
+func makeSerializable(t testing.TB, db *sql.DB) {
+	t.Helper()
+	_, err := db.ExecContext(t.Context(), "DO $$ BEGIN EXECUTE 'ALTER DATABASE ' || current_database() || ' SET default_transaction_isolation = serializable'; END $$")
+	if err != nil {
+		t.Fatal(err)
+	}
+	db.SetMaxIdleConns(0)
+}
 
 // onDatabases runs test as a parallel subtest for each database.
 func onDatabases(t *testing.T, test func(*testing.T, database), more ...database) {
@@ -34,76 +75,211 @@ func onDatabases(t *testing.T, test func(*testing.T, database), more ...database
 	}
 }
 
-// intake is a backend that records its events, its log and the effects of OnResult.
-type intake struct {
-	*backend
-
-	mu     sync.Mutex // guards the fields below
-	events []inbox.Event
-	log    bytes.Buffer
-}
-
-// newIntake returns a backend whose OnResult, if it is set, can write to the table effects.
-func newIntake(t testing.TB, d database, onResult func(context.Context, *sql.Tx, inbox.Entry) error) *intake {
+// open opens a new database.
+func (d database) open(t testing.TB) *sql.DB {
 	t.Helper()
-	i := &intake{}
-	i.backend = newBackend(t, d, &inbox.Options{
-		OnResult: onResult,
-		Observe: func(_ context.Context, e inbox.Event) {
-			i.mu.Lock()
-			defer i.mu.Unlock()
-			i.events = append(i.events, e)
-		},
-		Logger: slog.New(slog.NewJSONHandler(i, &slog.HandlerOptions{Level: slog.LevelDebug})),
-	})
-	i.exec(t, "CREATE TABLE effects (check_id text NOT NULL)")
-	return i
+	return openDB(t, d.driver, d.source(t))
 }
 
-// addEffect is a function for OnResult that has an effect in the database.
-func addEffect(ctx context.Context, tx *sql.Tx, e inbox.Entry) error {
-	_, err := tx.ExecContext(ctx, "INSERT INTO effects (check_id) VALUES ($1)", e.CheckID)
-	return err
-}
-
-// Write appends to the log.
-func (i *intake) Write(b []byte) (int, error) {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	return i.log.Write(b)
-}
-
-// outcomes returns the outcomes of the events of an operation since the last call.
-func (i *intake) outcomes(operation string) string {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	var names []string
-	for _, e := range i.events {
-		if e.Operation == operation {
-			names = append(names, string(e.Outcome))
-		}
+func openDB(t testing.TB, driver, source string) *sql.DB {
+	t.Helper()
+	db, err := sql.Open(driver, source)
+	if err != nil {
+		t.Fatal(err)
 	}
-	i.events = nil
-	return strings.Join(names, " ")
+	t.Cleanup(func() { db.Close() })
+	return db
 }
 
-// levels returns the levels of the records of callbacks in the log since the last call.
-func (i *intake) levels(t testing.TB) string {
+func sqliteSource(t testing.TB) string {
 	t.Helper()
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	var levels []string
-	for line := range strings.Lines(i.log.String()) {
-		var record struct{ Level, Msg string }
-		if err := json.Unmarshal([]byte(line), &record); err != nil {
+	return "file:" + filepath.Join(t.TempDir(), "checks.db") + "?_txlock=immediate&_pragma=busy_timeout(60000)&_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)"
+}
+
+// cluster is the PostgreSQL server of the tests. It starts with the first test that needs it and
+// ends with the process. Each test has its own database in it.
+var cluster struct {
+	once   sync.Once
+	server *pgtest.Server
+	err    error
+	next   atomic.Int64
+}
+
+func TestMain(m *testing.M) {
+	registerCancel()
+	code := m.Run()
+	if cluster.server != nil {
+		cluster.server.Close()
+	}
+	os.Exit(code)
+}
+
+func postgresSource(t testing.TB) string {
+	t.Helper()
+	cluster.once.Do(func() { cluster.server, cluster.err = pgtest.Start() })
+	if errors.Is(cluster.err, pgtest.ErrNotInstalled) {
+		t.Skip(cluster.err)
+	}
+	if cluster.err != nil {
+		t.Fatal(cluster.err)
+	}
+	name := fmt.Sprintf("test%d", cluster.next.Add(1))
+	admin := openDB(t, "pgx", cluster.server.Source("postgres"))
+	if _, err := admin.ExecContext(t.Context(), "CREATE DATABASE "+name); err != nil {
+		t.Fatal(err)
+	}
+	return cluster.server.Source(name)
+}
+
+// texts returns the rows of a query with one column.
+func texts(t testing.TB, db *sql.DB, query string) []string {
+	t.Helper()
+	rows, err := db.QueryContext(t.Context(), query)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rows.Close()
+	var all []string
+	for rows.Next() {
+		var text string
+		if err := rows.Scan(&text); err != nil {
 			t.Fatal(err)
 		}
-		if record.Msg == "inbox: callback" {
-			levels = append(levels, record.Level)
-		}
+		all = append(all, text)
 	}
-	i.log.Reset()
-	return strings.Join(levels, " ")
+	if err := rows.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// dump returns all values of a table.
+func dump(t testing.TB, db *sql.DB, table string) string {
+	t.Helper()
+	rows, err := db.QueryContext(t.Context(), "SELECT * FROM "+table)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rows.Close()
+	columns, err := rows.Columns()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var text strings.Builder
+	for rows.Next() {
+		values := make([]sql.NullString, len(columns))
+		dest := make([]any, len(columns))
+		for n := range values {
+			dest[n] = &values[n]
+		}
+		if err := rows.Scan(dest...); err != nil {
+			t.Fatal(err)
+		}
+		for n, v := range values {
+			fmt.Fprintf(&text, "%s=%s ", columns[n], v.String)
+		}
+		text.WriteString("\n")
+	}
+	if err := rows.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return text.String()
+}
+
+const (
+	matching = "447700900012"
+	noResult = "447700900055" // ends as ERROR
+)
+
+// backend is a backend with an inbox, and a fake with a frozen clock.
+type backend struct {
+	service     *sandboxfake.Server
+	client      *idverify.Client
+	db          *sql.DB
+	inbox       *inbox.Inbox
+	callbackURL string
+}
+
+const host = "shop.sandbox.test"
+
+// newBackend returns a backend whose inbox uses an empty database and the fake's clock.
+func newBackend(t testing.TB, d database, opts *inbox.Options) *backend {
+	t.Helper()
+	service := sandboxfake.New(t, sandboxfake.WithInMemory(), sandboxfake.WithFrozenClock(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)))
+	if opts == nil {
+		opts = &inbox.Options{}
+	}
+	opts.Now = service.Now
+	db := d.open(t)
+	if err := inbox.Migrate(t.Context(), db, d.dialect); err != nil {
+		t.Fatal(err)
+	}
+	checks, err := inbox.New(t.Context(), db, d.dialect, opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := &backend{service: service, client: service.Client(), db: db, inbox: checks}
+	mux := http.NewServeMux()
+	mux.Handle("POST /callbacks", checks.Handler(service.Verifier([]string{host}, nil)))
+	b.callbackURL = service.Handle(host, mux) + "/callbacks"
+	return b
+}
+
+// plan plans a check in its own transaction.
+func (b *backend) plan(t testing.TB, product idverify.Product, reference string) {
+	t.Helper()
+	tx, err := b.db.BeginTx(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Rollback()
+	if err := b.inbox.Plan(t.Context(), tx, product, reference); err != nil {
+		t.Fatal(err)
+	}
+	if err := tx.Commit(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// create creates a PhoneCheck with the callback URL of the backend.
+func (b *backend) create(t testing.TB, number, reference string) *idverify.PhoneCheck {
+	t.Helper()
+	check, err := b.client.PhoneChecks.Create(t.Context(), idverify.PhoneCheckParams{PhoneNumber: number, ReferenceID: reference, CallbackURL: b.callbackURL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return check
+}
+
+// start plans, creates and binds a PhoneCheck.
+func (b *backend) start(t testing.TB, number, reference string) *idverify.PhoneCheck {
+	t.Helper()
+	b.plan(t, idverify.ProductPhoneCheck, reference)
+	check := b.create(t, number, reference)
+	if err := b.inbox.Bind(t.Context(), reference, check.CheckID, check.TTL); err != nil {
+		t.Fatal(err)
+	}
+	return check
+}
+
+// open opens the Check URL on a phone and waits for the first delivery attempt.
+func (b *backend) open(t testing.TB, check *idverify.PhoneCheck) {
+	t.Helper()
+	if _, err := b.service.Device().Open(t.Context(), check.CheckURL); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.service.WaitIdle(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (b *backend) get(t testing.TB, reference string) *inbox.Entry {
+	t.Helper()
+	e, err := b.inbox.Get(t.Context(), reference)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e
 }
 
 func (b *backend) exec(t testing.TB, statement string, args ...any) {
@@ -123,9 +299,22 @@ func (b *backend) number(t testing.TB, query string, args ...any) int {
 	return n
 }
 
-func (b *backend) effects(t testing.TB) int {
+func (b *backend) wantStats(t testing.TB, want inbox.Stats) {
 	t.Helper()
-	return b.number(t, "SELECT count(*) FROM effects")
+	got, err := b.inbox.Stats(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("stats (-want +got):\n%s", diff)
+	}
+}
+
+func (b *backend) advance(t testing.TB, d time.Duration) {
+	t.Helper()
+	if err := b.service.Advance(t.Context(), d); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // responses returns the statuses of the responses to all delivery attempts, oldest delivery first.
@@ -235,3 +424,286 @@ func advance(t testing.TB, s *sandboxfake.Server, d time.Duration) {
 		t.Fatal(err)
 	}
 }
+
+// signedBody returns the body of a callback of the check "check" that was created now, with more
+// fields.
+func signedBody(b *backend, fields string) string {
+	return bodyOf("check", b.service.Now(), fields)
+}
+
+// bodyOf returns the body of a callback. checkID is the content of a JSON string.
+func bodyOf(checkID string, created time.Time, fields string) string {
+	return `{"check_id":"` + checkID + `","charge_amount":1,"charge_currency":"API","created_at":"` + created.Format("2006-01-02T15:04:05-0700") + `",` + fields + `}`
+}
+
+// intake is a backend that records its events, its log and the effects of OnResult.
+type intake struct {
+	*backend
+
+	mu     sync.Mutex // guards the fields below
+	events []inbox.Event
+	log    bytes.Buffer
+}
+
+// newIntake returns a backend whose OnResult, if it is set, can write to the table effects.
+func newIntake(t testing.TB, d database, onResult func(context.Context, *sql.Tx, inbox.Entry) error) *intake {
+	t.Helper()
+	i := &intake{}
+	i.backend = newBackend(t, d, &inbox.Options{
+		OnResult: onResult,
+		Observe: func(_ context.Context, e inbox.Event) {
+			i.mu.Lock()
+			defer i.mu.Unlock()
+			i.events = append(i.events, e)
+		},
+		Logger: slog.New(slog.NewJSONHandler(i, &slog.HandlerOptions{Level: slog.LevelDebug})),
+	})
+	i.exec(t, "CREATE TABLE effects (check_id text NOT NULL)")
+	return i
+}
+
+// Write appends to the log.
+func (i *intake) Write(b []byte) (int, error) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return i.log.Write(b)
+}
+
+// outcomes returns the outcomes of the events of an operation since the last call.
+func (i *intake) outcomes(operation string) string {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	var names []string
+	for _, e := range i.events {
+		if e.Operation == operation {
+			names = append(names, string(e.Outcome))
+		}
+	}
+	i.events = nil
+	return strings.Join(names, " ")
+}
+
+// levels returns the levels of the records of callbacks in the log since the last call.
+func (i *intake) levels(t testing.TB) string {
+	t.Helper()
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	var levels []string
+	for line := range strings.Lines(i.log.String()) {
+		var record struct{ Level, Msg string }
+		if err := json.Unmarshal([]byte(line), &record); err != nil {
+			t.Fatal(err)
+		}
+		if record.Msg == "inbox: callback" {
+			levels = append(levels, record.Level)
+		}
+	}
+	i.log.Reset()
+	return strings.Join(levels, " ")
+}
+
+func (b *backend) effects(t testing.TB) int {
+	t.Helper()
+	return b.number(t, "SELECT count(*) FROM effects")
+}
+
+// addEffect is a function for OnResult that has an effect in the database.
+func addEffect(ctx context.Context, tx *sql.Tx, e inbox.Entry) error {
+	_, err := tx.ExecContext(ctx, "INSERT INTO effects (check_id) VALUES ($1)", e.CheckID)
+	return err
+}
+
+// workBackend is a backend that records events and has a table of effects.
+type workBackend struct {
+	*backend
+
+	mu     sync.Mutex // guards events
+	events []inbox.Event
+}
+
+func newWorkBackend(t testing.TB, d database, opts *inbox.Options) *workBackend {
+	t.Helper()
+	if opts == nil {
+		opts = &inbox.Options{}
+	}
+	b := new(workBackend)
+	opts.Observe = func(_ context.Context, e inbox.Event) {
+		if e.Operation == "record" {
+			return
+		}
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.events = append(b.events, e)
+	}
+	b.backend = newBackend(t, d, opts)
+	b.client = b.service.Client(idverify.WithRetry(idverify.RetryPolicy{MaxAttempts: 1}))
+	b.exec(t, createEffects)
+	return b
+}
+
+// outcomes returns the operations and outcomes of all events except those of Record.
+func (b *workBackend) outcomes() []string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	var all []string
+	for _, e := range b.events {
+		all = append(all, e.Operation+" "+string(e.Outcome))
+	}
+	return all
+}
+
+func (b *workBackend) workOnce(t testing.TB, do func(context.Context, *sql.Tx, inbox.Entry) error) bool {
+	t.Helper()
+	found, err := b.inbox.WorkOnce(t.Context(), do)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found
+}
+
+// result stores a match.
+func (b *workBackend) result(t testing.TB, reference string) {
+	t.Helper()
+	storeResult(t, b.db, b.inbox, reference)
+}
+
+func (b *workBackend) exec(t testing.TB, statement string) {
+	t.Helper()
+	if _, err := b.db.ExecContext(t.Context(), statement); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (b *workBackend) wantEffects(t testing.TB, want ...string) {
+	t.Helper()
+	rows, err := b.db.QueryContext(t.Context(), "SELECT reference FROM effects ORDER BY reference")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rows.Close()
+	var got []string
+	for rows.Next() {
+		var reference string
+		if err := rows.Scan(&reference); err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, reference)
+	}
+	if diff := cmp.Diff(want, got); diff != "" || rows.Err() != nil {
+		t.Errorf("effects (-want +got):\n%s%v", diff, rows.Err())
+	}
+}
+
+func (b *workBackend) wantOutcomes(t testing.TB, want ...string) {
+	t.Helper()
+	if diff := cmp.Diff(want, b.outcomes()); diff != "" {
+		t.Errorf("events (-want +got):\n%s", diff)
+	}
+}
+
+// createAny creates a check of a product without a callback, and returns its ID.
+func (b *workBackend) createAny(t testing.TB, product idverify.Product, reference string) (checkID string) {
+	t.Helper()
+	var err error
+	switch product {
+	case idverify.ProductPhoneCheck:
+		return b.createSilent(t, matching, reference).CheckID
+	case idverify.ProductSIMCheck:
+		var check *idverify.SIMCheck
+		if check, err = b.client.SIMChecks.Create(t.Context(), idverify.SIMCheckParams{PhoneNumber: matching, ReferenceID: reference}); err == nil {
+			return check.CheckID
+		}
+	case idverify.ProductSubscriberCheck:
+		var check *idverify.SubscriberCheck
+		if check, err = b.client.SubscriberChecks.Create(t.Context(), idverify.SubscriberCheckParams{PhoneNumber: matching, ReferenceID: reference}); err == nil {
+			return check.CheckID
+		}
+	}
+	t.Fatal(err)
+	return ""
+}
+
+// createSilent creates a PhoneCheck without a callback.
+func (b *workBackend) createSilent(t testing.TB, number, reference string) *idverify.PhoneCheck {
+	t.Helper()
+	check, err := b.client.PhoneChecks.Create(t.Context(), idverify.PhoneCheckParams{PhoneNumber: number, ReferenceID: reference})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return check
+}
+
+// startSilent plans, creates and binds a PhoneCheck without a callback.
+func (b *workBackend) startSilent(t testing.TB, number, reference string) *idverify.PhoneCheck {
+	t.Helper()
+	b.plan(t, idverify.ProductPhoneCheck, reference)
+	check := b.createSilent(t, number, reference)
+	if err := b.inbox.Bind(t.Context(), reference, check.CheckID, check.TTL); err != nil {
+		t.Fatal(err)
+	}
+	return check
+}
+
+// count returns the number of requests of an operation.
+func (b *workBackend) count(operation string) (n int) {
+	for _, r := range b.service.Requests() {
+		if r.Operation == operation {
+			n++
+		}
+	}
+	return n
+}
+
+var errEffect = errors.New("effect failed")
+
+// createEffects creates the table that the functions of Work write.
+const createEffects = "CREATE TABLE effects (reference text NOT NULL)"
+
+func insertEffect(ctx context.Context, tx *sql.Tx, e inbox.Entry) error {
+	_, err := tx.ExecContext(ctx, "INSERT INTO effects (reference) VALUES ($1)", e.Reference)
+	return err
+}
+
+// newInbox returns an Inbox of db, which may be empty.
+func newInbox(t testing.TB, db *sql.DB, d inbox.Dialect, opts *inbox.Options) *inbox.Inbox {
+	t.Helper()
+	if err := inbox.Migrate(t.Context(), db, d); err != nil {
+		t.Fatal(err)
+	}
+	checks, err := inbox.New(t.Context(), db, d, opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return checks
+}
+
+// planTx plans a PhoneCheck in its own transaction.
+func planTx(t testing.TB, db *sql.DB, checks *inbox.Inbox, reference string) {
+	t.Helper()
+	tx, err := db.BeginTx(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Rollback()
+	if err := checks.Plan(t.Context(), tx, idverify.ProductPhoneCheck, reference); err != nil {
+		t.Fatal(err)
+	}
+	if err := tx.Commit(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// storeResult plans a check and stores that it is a match.
+func storeResult(t testing.TB, db *sql.DB, checks *inbox.Inbox, reference string) {
+	t.Helper()
+	planTx(t, db, checks, reference)
+	stored, err := checks.Record(t.Context(), inbox.Result{Product: idverify.ProductPhoneCheck, CheckID: "check of " + reference, ReferenceID: reference,
+		Status: idverify.StatusCompleted, Match: idverify.VerdictYes})
+	if err != nil || !stored {
+		t.Fatalf("stored = %t, error = %v", stored, err)
+	}
+}
+
+type writerFunc func([]byte) (int, error)
+
+func (f writerFunc) Write(p []byte) (int, error) { return f(p) }

@@ -282,17 +282,34 @@ func TestInbox_BindTTL(t *testing.T) {
 	})
 }
 
-func TestInbox_GetInvalid(t *testing.T) {
+// Two entries cannot get the same check ID, not even at the same time.
+func TestInbox_BindOneEntry(t *testing.T) {
 	onDatabases(t, func(t *testing.T, d database) {
+		const entries = 20
 		b := newBackend(t, d, nil)
+		b.db.SetMaxOpenConns(20)
+		for n := range entries {
+			b.plan(t, idverify.ProductPhoneCheck, fmt.Sprint(n))
+		}
+		bound := make([]error, entries)
 
-		for name, reference := range invalidIDs {
-			if _, err := b.inbox.Get(t.Context(), reference); !errors.Is(err, inbox.ErrNotFound) {
-				t.Errorf("%s: error = %v, want ErrNotFound", name, err)
+		var all sync.WaitGroup
+		for n := range entries {
+			all.Go(func() { bound[n] = b.inbox.Bind(t.Context(), fmt.Sprint(n), "check", 0) })
+		}
+		all.Wait()
+
+		successes := 0
+		for n, err := range bound {
+			if err == nil {
+				successes++
 			}
-			if _, err := b.inbox.GetByCheckID(t.Context(), reference); !errors.Is(err, inbox.ErrNotFound) {
-				t.Errorf("%s: error of GetByCheckID = %v, want ErrNotFound", name, err)
+			if err := b.inbox.Bind(t.Context(), fmt.Sprint(n), "check", 0); bound[n] != nil && !errors.Is(err, inbox.ErrConflict) {
+				t.Errorf("error of a later Bind = %v, want ErrConflict", err)
 			}
+		}
+		if n := b.number(t, "SELECT count(*) FROM idverify_checks WHERE check_id = 'check'"); successes != 1 || n != 1 {
+			t.Errorf("%d calls of Bind and %d entries have the check ID, want 1", successes, n)
 		}
 	})
 }

@@ -26,117 +26,6 @@ import (
 	"github.com/idverify/idverify-go/internal/synctest"
 )
 
-// ending is a way in which a transaction ends while a function is called.
-type ending struct {
-	name   string
-	end    func(context.Context, *sql.Tx) error
-	result error // of the function, which ignores the error of end, and then has an effect
-}
-
-// endings returns the endings of a database.
-func endings(d database) (all []ending) {
-	ways := []ending{statements("COMMIT"), statements("ROLLBACK"), statements("ROLLBACK", "BEGIN"),
-		{name: "Tx.Commit", end: func(_ context.Context, tx *sql.Tx) error { return tx.Commit() }}}
-	if d.dialect == inbox.SQLite {
-		ways = append(ways, implicitEndings...)
-	}
-	for _, e := range ways {
-		for _, e.result = range []error{nil, errEffect} {
-			all = append(all, e)
-		}
-	}
-	return all
-}
-
-// implicitEndings are the endings that no statement of the function asks for.
-var implicitEndings = []ending{
-	statements("INSERT OR ROLLBACK INTO unique_rows VALUES (1)"),
-	{name: "full disk", end: fillDisk},
-	{name: "interrupted write", end: interruptWrite},
-}
-
-// do is a function for Work and OnResult.
-func (e ending) do(ctx context.Context, tx *sql.Tx, entry inbox.Entry) error {
-	_ = e.end(ctx, tx)
-	_ = insertEffect(ctx, tx, entry)
-	return e.result
-}
-
-// String returns the name of the ending, for references.
-func (e ending) String() string { return fmt.Sprintf("%s, then %v", e.name, e.result) }
-
-// statements returns an ending by statements.
-func statements(all ...string) ending {
-	return ending{name: strings.Join(all, " "), end: func(ctx context.Context, tx *sql.Tx) error {
-		var failures []error
-		for _, s := range all {
-			_, err := tx.ExecContext(ctx, s)
-			failures = append(failures, err)
-		}
-		return errors.Join(failures...)
-	}}
-}
-
-// fillDisk inserts a row that has no room in the file.
-func fillDisk(ctx context.Context, tx *sql.Tx) error {
-	var pages int
-	if err := tx.QueryRowContext(ctx, "PRAGMA page_count").Scan(&pages); err != nil {
-		return err
-	}
-	_, err := tx.ExecContext(ctx, fmt.Sprintf("PRAGMA max_page_count = %d; INSERT INTO unique_rows VALUES (zeroblob(100000))", pages))
-	_, reset := tx.ExecContext(ctx, "PRAGMA max_page_count = 1000000")
-	return errors.Join(err, reset)
-}
-
-// interruptWrite executes an endless statement, which cancels its own context.
-func interruptWrite(ctx context.Context, tx *sql.Tx) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	id := cancels.next.Add(1)
-	cancels.functions.Store(id, cancel)
-	defer cancels.functions.Delete(id)
-	_, err := tx.ExecContext(ctx, "INSERT INTO unique_rows WITH RECURSIVE n (i) AS (SELECT 2 + cancel_context($1) UNION ALL SELECT i + 1 FROM n) SELECT i FROM n", id)
-	return err
-}
-
-// cancels are the functions that the SQL function cancel_context calls.
-var cancels struct {
-	next      atomic.Int64
-	functions sync.Map // map[int64]context.CancelFunc
-}
-
-// registerCancel registers the function cancel_context of SQLite, for connections opened later. The
-// driver does not synchronize it with the opening of connections.
-func registerCancel() {
-	sqlite.MustRegisterScalarFunction("cancel_context", 1, func(_ *sqlite.FunctionContext, args []driver.Value) (driver.Value, error) {
-		cancel, _ := cancels.functions.Load(args[0])
-		cancel.(context.CancelFunc)()
-		return int64(0), nil
-	})
-}
-
-// newEndingBackend returns a backend with the table that the endings use, and its log.
-func newEndingBackend(t *testing.T, d database, opts inbox.Options) (*workBackend, *strings.Builder) {
-	t.Helper()
-	log := new(strings.Builder)
-	opts.Logger = slog.New(slog.NewTextHandler(log, nil))
-	b := newWorkBackend(t, d, &opts)
-	b.exec(t, "CREATE TABLE unique_rows (n integer UNIQUE)")
-	b.exec(t, "INSERT INTO unique_rows VALUES (1)")
-	return b, log
-}
-
-// wantStopped verifies that an entry has a result and has stopped, after at most one effect.
-func (b *workBackend) wantStopped(t *testing.T, reference string) {
-	t.Helper()
-	if e := b.get(t, reference); e.Status == "" || e.StoppedAt.IsZero() || !e.DoneAt.IsZero() || e.Attempts != 0 {
-		t.Errorf("entry = %+v, want a stopped result with 0 attempts", e)
-	}
-	if n := b.number(t, "SELECT count(*) FROM effects WHERE reference = $1", reference); n > 1 {
-		t.Errorf("%d effects of %q, want at most 1: the customer is credited more than once", n, reference)
-	}
-}
-
 func TestInbox_WorkTransactionEnds(t *testing.T) {
 	onDatabases(t, func(t *testing.T, d database) {
 		b, log := newEndingBackend(t, d, inbox.Options{})
@@ -368,44 +257,6 @@ func TestHandler_StopNotCommitted(t *testing.T) {
 	}
 }
 
-// endingOptions returns options with OnResult, or for Work.
-func endingOptions(onResult bool, do func(context.Context, *sql.Tx, inbox.Entry) error) inbox.Options {
-	if onResult {
-		return inbox.Options{OnResult: do}
-	}
-	return inbox.Options{}
-}
-
-// recordOrWork plans a check and returns a function that calls Record with its result, or that
-// calls Work after its result was recorded.
-func (b *workBackend) recordOrWork(t *testing.T, onResult bool, do func(context.Context, *sql.Tx, inbox.Entry) error) (process func()) {
-	t.Helper()
-	if !onResult {
-		b.result(t, "sign-up 1")
-		return func() { b.workOnce(t, do) }
-	}
-	b.plan(t, idverify.ProductPhoneCheck, "sign-up 1")
-	result := inbox.Result{Product: idverify.ProductPhoneCheck, CheckID: "check", ReferenceID: "sign-up 1", Status: idverify.StatusCompleted, Match: idverify.VerdictYes}
-	return func() { _, _ = b.inbox.Record(t.Context(), result) }
-}
-
-// serializable is PostgreSQL with another default isolation level.
-var serializable = database{"PostgreSQL, serializable", inbox.Postgres, "pgx", func(t testing.TB) string {
-	source := postgresSource(t)
-	makeSerializable(t, openDB(t, "pgx", source))
-	return source
-}}
-
-// makeSerializable changes the default isolation level of new connections.
-func makeSerializable(t testing.TB, db *sql.DB) {
-	t.Helper()
-	_, err := db.ExecContext(t.Context(), "DO $$ BEGIN EXECUTE 'ALTER DATABASE ' || current_database() || ' SET default_transaction_isolation = serializable'; END $$")
-	if err != nil {
-		t.Fatal(err)
-	}
-	db.SetMaxIdleConns(0)
-}
-
 // Serializable transactions that do not touch the same rows fail, too.
 func TestHandler_Serializable(t *testing.T) {
 	t.Parallel()
@@ -542,4 +393,136 @@ func TestHandler_Conflicts(t *testing.T) {
 		i.service.Close()
 		i.db.Close()
 	})
+}
+
+// ending is a way in which a transaction ends while a function is called.
+type ending struct {
+	name   string
+	end    func(context.Context, *sql.Tx) error
+	result error // of the function, which ignores the error of end, and then has an effect
+}
+
+// endings returns the endings of a database.
+func endings(d database) (all []ending) {
+	ways := []ending{statements("COMMIT"), statements("ROLLBACK"), statements("ROLLBACK", "BEGIN"),
+		{name: "Tx.Commit", end: func(_ context.Context, tx *sql.Tx) error { return tx.Commit() }}}
+	if d.dialect == inbox.SQLite {
+		ways = append(ways, implicitEndings...)
+	}
+	for _, e := range ways {
+		for _, e.result = range []error{nil, errEffect} {
+			all = append(all, e)
+		}
+	}
+	return all
+}
+
+// implicitEndings are the endings that no statement of the function asks for.
+var implicitEndings = []ending{
+	statements("INSERT OR ROLLBACK INTO unique_rows VALUES (1)"),
+	{name: "full disk", end: fillDisk},
+	{name: "interrupted write", end: interruptWrite},
+}
+
+// do is a function for Work and OnResult.
+func (e ending) do(ctx context.Context, tx *sql.Tx, entry inbox.Entry) error {
+	_ = e.end(ctx, tx)
+	_ = insertEffect(ctx, tx, entry)
+	return e.result
+}
+
+// String returns the name of the ending, for references.
+func (e ending) String() string { return fmt.Sprintf("%s, then %v", e.name, e.result) }
+
+// statements returns an ending by statements.
+func statements(all ...string) ending {
+	return ending{name: strings.Join(all, " "), end: func(ctx context.Context, tx *sql.Tx) error {
+		var failures []error
+		for _, s := range all {
+			_, err := tx.ExecContext(ctx, s)
+			failures = append(failures, err)
+		}
+		return errors.Join(failures...)
+	}}
+}
+
+// fillDisk inserts a row that has no room in the file.
+func fillDisk(ctx context.Context, tx *sql.Tx) error {
+	var pages int
+	if err := tx.QueryRowContext(ctx, "PRAGMA page_count").Scan(&pages); err != nil {
+		return err
+	}
+	_, err := tx.ExecContext(ctx, fmt.Sprintf("PRAGMA max_page_count = %d; INSERT INTO unique_rows VALUES (zeroblob(100000))", pages))
+	_, reset := tx.ExecContext(ctx, "PRAGMA max_page_count = 1000000")
+	return errors.Join(err, reset)
+}
+
+// interruptWrite executes an endless statement, which cancels its own context.
+func interruptWrite(ctx context.Context, tx *sql.Tx) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	id := cancels.next.Add(1)
+	cancels.functions.Store(id, cancel)
+	defer cancels.functions.Delete(id)
+	_, err := tx.ExecContext(ctx, "INSERT INTO unique_rows WITH RECURSIVE n (i) AS (SELECT 2 + cancel_context($1) UNION ALL SELECT i + 1 FROM n) SELECT i FROM n", id)
+	return err
+}
+
+// cancels are the functions that the SQL function cancel_context calls.
+var cancels struct {
+	next      atomic.Int64
+	functions sync.Map // map[int64]context.CancelFunc
+}
+
+// registerCancel registers the function cancel_context of SQLite, for connections opened later. The
+// driver does not synchronize it with the opening of connections.
+func registerCancel() {
+	sqlite.MustRegisterScalarFunction("cancel_context", 1, func(_ *sqlite.FunctionContext, args []driver.Value) (driver.Value, error) {
+		cancel, _ := cancels.functions.Load(args[0])
+		cancel.(context.CancelFunc)()
+		return int64(0), nil
+	})
+}
+
+// newEndingBackend returns a backend with the table that the endings use, and its log.
+func newEndingBackend(t *testing.T, d database, opts inbox.Options) (*workBackend, *strings.Builder) {
+	t.Helper()
+	log := new(strings.Builder)
+	opts.Logger = slog.New(slog.NewTextHandler(log, nil))
+	b := newWorkBackend(t, d, &opts)
+	b.exec(t, "CREATE TABLE unique_rows (n integer UNIQUE)")
+	b.exec(t, "INSERT INTO unique_rows VALUES (1)")
+	return b, log
+}
+
+// wantStopped verifies that an entry has a result and has stopped, after at most one effect.
+func (b *workBackend) wantStopped(t *testing.T, reference string) {
+	t.Helper()
+	if e := b.get(t, reference); e.Status == "" || e.StoppedAt.IsZero() || !e.DoneAt.IsZero() || e.Attempts != 0 {
+		t.Errorf("entry = %+v, want a stopped result with 0 attempts", e)
+	}
+	if n := b.number(t, "SELECT count(*) FROM effects WHERE reference = $1", reference); n > 1 {
+		t.Errorf("%d effects of %q, want at most 1: the customer is credited more than once", n, reference)
+	}
+}
+
+// endingOptions returns options with OnResult, or for Work.
+func endingOptions(onResult bool, do func(context.Context, *sql.Tx, inbox.Entry) error) inbox.Options {
+	if onResult {
+		return inbox.Options{OnResult: do}
+	}
+	return inbox.Options{}
+}
+
+// recordOrWork plans a check and returns a function that calls Record with its result, or that
+// calls Work after its result was recorded.
+func (b *workBackend) recordOrWork(t *testing.T, onResult bool, do func(context.Context, *sql.Tx, inbox.Entry) error) (process func()) {
+	t.Helper()
+	if !onResult {
+		b.result(t, "sign-up 1")
+		return func() { b.workOnce(t, do) }
+	}
+	b.plan(t, idverify.ProductPhoneCheck, "sign-up 1")
+	result := inbox.Result{Product: idverify.ProductPhoneCheck, CheckID: "check", ReferenceID: "sign-up 1", Status: idverify.StatusCompleted, Match: idverify.VerdictYes}
+	return func() { _, _ = b.inbox.Record(t.Context(), result) }
 }

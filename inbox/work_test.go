@@ -9,6 +9,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -16,6 +17,7 @@ import (
 
 	"github.com/idverify/idverify-go"
 	"github.com/idverify/idverify-go/inbox"
+	"github.com/idverify/idverify-go/internal/synctest"
 )
 
 func TestInbox_WorkCommitsEffects(t *testing.T) {
@@ -337,6 +339,151 @@ func TestInbox_WorkShutdown(t *testing.T) {
 			}
 			if err := b.inbox.Work(ctx, insertEffect); err != nil {
 				t.Errorf("Work with an ended context = %v, want nil", err)
+			}
+		})
+	}
+}
+
+func TestInbox_WorkFindsResults(t *testing.T) {
+	t.Parallel()
+	for _, d := range databases {
+		t.Run(d.name, func(t *testing.T) {
+			t.Parallel()
+			source := d.source(t)
+			synctest.Test(t, func(t *testing.T) {
+				db := openDB(t, d.driver, source)
+				mine := newInbox(t, db, d.dialect, nil)
+				other := newInbox(t, db, d.dialect, nil)
+				ctx, shutDown := context.WithCancel(t.Context())
+				processed := make(chan time.Time)
+				var work sync.WaitGroup
+				work.Go(func() {
+					_ = mine.Work(ctx, func(context.Context, *sql.Tx, inbox.Entry) error {
+						processed <- time.Now()
+						return nil
+					})
+				})
+				defer work.Wait()
+				defer shutDown()
+				time.Sleep(time.Second / 2) // between two polls
+
+				storeResult(t, db, mine, "sign-up 1")
+				stored := time.Now()
+				if delay := (<-processed).Sub(stored); delay > time.Second/4 { // SQLite may be busy for a moment
+					t.Errorf("a result of the same Inbox was found after %s, want at once", delay)
+				}
+				storeResult(t, db, other, "sign-up 2")
+				stored = time.Now()
+				if delay := (<-processed).Sub(stored); delay > time.Second {
+					t.Errorf("a result of another Inbox was found after %s, want it with the next poll", delay)
+				}
+			})
+		})
+	}
+}
+
+func TestInbox_WorkSurvivesOutage(t *testing.T) {
+	t.Parallel()
+	for _, d := range databases {
+		t.Run(d.name, func(t *testing.T) {
+			t.Parallel()
+			failed := make(chan string, 100)
+			logger := slog.New(slog.NewTextHandler(writerFunc(func(p []byte) (int, error) {
+				select {
+				case failed <- string(p):
+				default:
+				}
+				return len(p), nil
+			}), nil))
+			b := newWorkBackend(t, d, &inbox.Options{Logger: logger})
+			b.result(t, "sign-up 1")
+			b.exec(t, "ALTER TABLE idverify_checks RENAME TO unavailable")
+			ctx, shutDown := context.WithCancel(t.Context())
+			var work sync.WaitGroup
+			work.Go(func() {
+				_ = b.inbox.Work(ctx, func(ctx context.Context, tx *sql.Tx, e inbox.Entry) error {
+					defer shutDown()
+					return insertEffect(context.WithoutCancel(ctx), tx, e)
+				})
+			})
+
+			if record := <-failed; !strings.Contains(record, "inbox: work") {
+				t.Errorf("log record = %q, want the failure of Work", record)
+			}
+			b.exec(t, "ALTER TABLE unavailable RENAME TO idverify_checks")
+			work.Wait()
+
+			b.wantEffects(t, "sign-up 1")
+		})
+	}
+}
+
+// TestInbox_WorkConcurrent uses a clock that jumps, so that a claimed entry is always due again and
+// other workers claim it too.
+func TestInbox_WorkConcurrent(t *testing.T) {
+	t.Parallel()
+	const entries, workers = 500, 8
+	for _, d := range databases {
+		t.Run(d.name, func(t *testing.T) {
+			t.Parallel()
+			source := d.source(t)
+			var clock, processed atomic.Int64
+			ctx, shutDown := context.WithCancel(t.Context())
+			opts := &inbox.Options{
+				MaxAttempts: 1 << 20,
+				Now:         func() time.Time { return time.Unix(clock.Add(2), 0) },
+				Observe: func(_ context.Context, e inbox.Event) {
+					if e.Outcome == inbox.OutcomeDone && processed.Add(1) == entries {
+						shutDown()
+					}
+				},
+			}
+			var inboxes []*inbox.Inbox
+			db := openDB(t, d.driver, source)
+			inboxes = append(inboxes, newInbox(t, db, d.dialect, opts), newInbox(t, openDB(t, d.driver, source), d.dialect, opts))
+			if _, err := db.ExecContext(t.Context(), createEffects); err != nil {
+				t.Fatal(err)
+			}
+			for n := range entries {
+				storeResult(t, db, inboxes[n%2], fmt.Sprintf("sign-up %03d", n))
+			}
+			var running sync.Map
+
+			var work sync.WaitGroup
+			for n := range workers {
+				work.Go(func() {
+					err := inboxes[n%2].Work(ctx, func(ctx context.Context, tx *sql.Tx, e inbox.Entry) error {
+						if _, loaded := running.LoadOrStore(e.Reference, true); loaded {
+							t.Errorf("%s is processed twice at a time", e.Reference)
+						}
+						defer running.Delete(e.Reference)
+						return insertEffect(context.WithoutCancel(ctx), tx, e)
+					})
+					if err != nil {
+						t.Error(err)
+					}
+				})
+			}
+			work.Wait()
+
+			var effects, distinct int
+			err := db.QueryRowContext(t.Context(), "SELECT count(*), count(DISTINCT reference) FROM effects").Scan(&effects, &distinct)
+			if err != nil || effects != entries || distinct != entries || processed.Load() != entries {
+				t.Errorf("%d effects of %d entries in %d successful attempts, %v; want %d of each", effects, distinct, processed.Load(), err, entries)
+			}
+		})
+	}
+}
+
+func TestInbox_WorkWithOnResult(t *testing.T) {
+	t.Parallel()
+	for _, d := range databases {
+		t.Run(d.name, func(t *testing.T) {
+			t.Parallel()
+			b := newBackend(t, d, &inbox.Options{OnResult: insertEffect})
+
+			if err := b.inbox.Work(t.Context(), insertEffect); err == nil || !strings.Contains(err.Error(), "OnResult") {
+				t.Errorf("error = %v, want one that names OnResult", err)
 			}
 		})
 	}
