@@ -5,24 +5,11 @@ import (
 	"database/sql"
 	"encoding/json"
 	"fmt"
+	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/idverify/idverify-go"
-)
-
-// Status describes how the check of an entry ended. It is empty until the check has ended.
-type Status string
-
-// The statuses of entries.
-const (
-	StatusCompleted = Status(idverify.StatusCompleted) // ended with a result, see Entry.Match and Entry.NoSIMChange
-	StatusExpired   = Status(idverify.StatusExpired)   // ended without a result after its TTL
-	StatusError     = Status(idverify.StatusError)     // ended without a result, see Entry.ErrorCode
-
-	// StatusLost means that the service did not find the check after its callback was overdue. The
-	// check ended as EXPIRED or ERROR, or was never created. Do not treat it as either: verify in
-	// another way.
-	StatusLost Status = "LOST"
 )
 
 // Entry is a check with its result.
@@ -46,6 +33,21 @@ type Entry struct {
 	DoneAt    time.Time // when the result was processed; zero until then
 	StoppedAt time.Time // when the processing stopped; zero if it has not
 }
+
+// Status describes how the check of an entry ended. It is empty until the check has ended.
+type Status string
+
+// The statuses of entries.
+const (
+	StatusCompleted = Status(idverify.StatusCompleted) // ended with a result, see Entry.Match and Entry.NoSIMChange
+	StatusExpired   = Status(idverify.StatusExpired)   // ended without a result after its TTL
+	StatusError     = Status(idverify.StatusError)     // ended without a result, see Entry.ErrorCode
+
+	// StatusLost means that the service did not find the check after its callback was overdue. The
+	// check ended as EXPIRED or ERROR, or was never created. Do not treat it as either: verify in
+	// another way.
+	StatusLost Status = "LOST"
+)
 
 // Source is the way in which a result was learned.
 type Source string
@@ -78,6 +80,16 @@ func (i *Inbox) getBy(ctx context.Context, column, id string) (*Entry, error) {
 		return nil, fmt.Errorf("inbox: get: %w", notFound(err))
 	}
 	return e, nil
+}
+
+// maxID is the length of the longest reference or check ID, in bytes. The service rejects longer
+// references, and an index of PostgreSQL rejects values of more than 2,704 bytes.
+const maxID = 1024
+
+// validID reports whether s can be stored as a reference or a check ID. Callers report any other
+// string as not found and skip the query, which PostgreSQL would reject.
+func validID(s string) bool {
+	return s != "" && len(s) <= maxID && utf8.ValidString(s) && !strings.ContainsRune(s, 0)
 }
 
 // columns are the columns that scanEntry reads.

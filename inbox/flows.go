@@ -10,9 +10,6 @@ import (
 	"github.com/idverify/idverify-go/checkflow"
 )
 
-// defaultMaxFlows is enough for 50 starts per second.
-const defaultMaxFlows = 10_000
-
 // Flows returns a store of the flows of package checkflow, in the table idverify_flows of the
 // database. All processes that serve the same pages or the same app can share it. It is full when
 // it contains max flows, or a few more if several processes add flows at the same time. If max is
@@ -30,6 +27,9 @@ func (i *Inbox) Flows(max int) checkflow.Store {
 	}
 	return &flows{i, max}
 }
+
+// defaultMaxFlows is enough for 50 starts per second.
+const defaultMaxFlows = 10_000
 
 // flows is a [checkflow.Store]. Each statement that changes a flow is atomic, so no transaction is
 // needed.

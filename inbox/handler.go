@@ -170,14 +170,3 @@ func (i *Inbox) notStored(ctx context.Context, c *idverify.Callback, signed time
 // youngCheck is longer than a backend needs to store the ID of a check that the service has
 // created.
 const youngCheck = time.Minute
-
-// log writes a record. A panic of a function of the user is logged with its stack.
-func (i *Inbox) log(ctx context.Context, level slog.Level, message string, err error, attrs ...slog.Attr) {
-	if err != nil {
-		attrs = append(attrs, slog.String("error", err.Error()))
-	}
-	if p, ok := errors.AsType[*panicError](err); ok {
-		attrs = append(attrs, slog.String("stack", string(p.stack)))
-	}
-	i.opts.Logger.LogAttrs(ctx, level, message, attrs...)
-}

@@ -3,6 +3,7 @@ package inbox
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"log/slog"
 	"time"
@@ -87,4 +88,29 @@ func (i *Inbox) observe(ctx context.Context, e Event) {
 		}
 	}()
 	i.opts.Observe(ctx, e)
+}
+
+// outcomeOf returns the outcome of storing a result.
+func outcomeOf(stored bool, err error) Outcome {
+	ended, _ := errors.AsType[*endedError](err)
+	switch {
+	case ended != nil && ended.stopped:
+		return OutcomeStopped
+	case err != nil:
+		return OutcomeFailed
+	case stored:
+		return OutcomeStored
+	}
+	return OutcomeDuplicate
+}
+
+// log writes a record. A panic of a function of the user is logged with its stack.
+func (i *Inbox) log(ctx context.Context, level slog.Level, message string, err error, attrs ...slog.Attr) {
+	if err != nil {
+		attrs = append(attrs, slog.String("error", err.Error()))
+	}
+	if p, ok := errors.AsType[*panicError](err); ok {
+		attrs = append(attrs, slog.String("stack", string(p.stack)))
+	}
+	i.opts.Logger.LogAttrs(ctx, level, message, attrs...)
 }

@@ -5,9 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/idverify/idverify-go"
 )
@@ -251,16 +249,6 @@ func (i *Inbox) bind(ctx context.Context, q querier, reference, checkID string, 
 	return fmt.Errorf("%w: it has another check ID or has ended without one, or the check ID has another entry", ErrConflict)
 }
 
-// maxID is the length of the longest reference or check ID, in bytes. The service rejects longer
-// references, and an index of PostgreSQL rejects values of more than 2,704 bytes.
-const maxID = 1024
-
-// validID reports whether s can be stored as a reference or a check ID. Callers report any other
-// string as not found and skip the query, which PostgreSQL would reject.
-func validID(s string) bool {
-	return s != "" && len(s) <= maxID && utf8.ValidString(s) && !strings.ContainsRune(s, 0)
-}
-
 // isCheck reports whether product is a check.
 func isCheck(product idverify.Product) bool {
 	return hasCallback(product) || product == idverify.ProductSIMCheck
@@ -269,28 +257,4 @@ func isCheck(product idverify.Product) bool {
 // hasCallback reports whether the service sends callbacks of product.
 func hasCallback(product idverify.Product) bool {
 	return product == idverify.ProductPhoneCheck || product == idverify.ProductSubscriberCheck
-}
-
-// querier is implemented by *sql.DB, *sql.Conn and *sql.Tx.
-type querier interface {
-	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
-	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
-	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
-}
-
-// expectRow returns otherwise if the statement did not change a row.
-func expectRow(result sql.Result, otherwise error) error {
-	n, err := result.RowsAffected()
-	if err == nil && n == 0 {
-		err = otherwise
-	}
-	return err
-}
-
-// notFound replaces sql.ErrNoRows by ErrNotFound.
-func notFound(err error) error {
-	if errors.Is(err, sql.ErrNoRows) {
-		return ErrNotFound
-	}
-	return err
 }

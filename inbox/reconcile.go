@@ -289,17 +289,3 @@ func isCheckNotFound(err error) bool {
 	e, ok := errors.AsType[*idverify.Error](err)
 	return ok && errors.Is(e, idverify.ErrNotFound) && e.Code() == idverify.CodeCheckNotFound
 }
-
-// outcomeOf returns the outcome of storing a result.
-func outcomeOf(stored bool, err error) Outcome {
-	ended, _ := errors.AsType[*endedError](err)
-	switch {
-	case ended != nil && ended.stopped:
-		return OutcomeStopped
-	case err != nil:
-		return OutcomeFailed
-	case stored:
-		return OutcomeStored
-	}
-	return OutcomeDuplicate
-}

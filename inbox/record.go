@@ -181,14 +181,6 @@ func (i *Inbox) update(ctx context.Context, q querier, condition, value string, 
 	return e, err
 }
 
-// wake makes Work look for entries.
-func (i *Inbox) wake() {
-	select {
-	case i.arrived <- struct{}{}:
-	default: // already signaled
-	}
-}
-
 // text returns s as PostgreSQL can store it, in at most 256 bytes.
 func text(s string) string {
 	return strings.ToValidUTF8(strings.ReplaceAll(s[:min(len(s), 256)], "\x00", ""), "")

@@ -42,10 +42,6 @@ const (
 	purgeInterval     = time.Hour
 )
 
-// queryTimeout limits each statement of Work, Run and their methods, but not your functions. A
-// connection that was lost without a response then causes an error, and is replaced.
-const queryTimeout = 30 * time.Second
-
 // purgeBatch is the number of entries that one statement deletes, so that none holds locks for
 // long.
 const purgeBatch = 500

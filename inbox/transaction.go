@@ -96,6 +96,10 @@ func (i *Inbox) endTimeout(ctx context.Context) time.Duration {
 	return max(time.Until(deadline), minEndTimeout) // the service waits for the response
 }
 
+// queryTimeout limits each statement of Work, Run and their methods, but not your functions. A
+// connection that was lost without a response then causes an error, and is replaced.
+const queryTimeout = 30 * time.Second
+
 // minEndTimeout is the time for the end of a transaction whose function has used all of its time.
 const minEndTimeout = time.Second / 2
 
@@ -192,6 +196,30 @@ type scanner func(dest ...any) error
 
 // Scan reads the columns of the row.
 func (s scanner) Scan(dest ...any) error { return s(dest...) }
+
+// querier is implemented by *sql.DB, *sql.Conn and *sql.Tx.
+type querier interface {
+	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
+	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
+}
+
+// expectRow returns otherwise if the statement did not change a row.
+func expectRow(result sql.Result, otherwise error) error {
+	n, err := result.RowsAffected()
+	if err == nil && n == 0 {
+		err = otherwise
+	}
+	return err
+}
+
+// notFound replaces sql.ErrNoRows by ErrNotFound.
+func notFound(err error) error {
+	if errors.Is(err, sql.ErrNoRows) {
+		return ErrNotFound
+	}
+	return err
+}
 
 // repeat runs a transaction again while it conflicts with others, for as long as the database may
 // take for a callback.

@@ -73,6 +73,14 @@ const (
 // due later was stored, or its pause set, while a clock was ahead of that of this process.
 const maxAhead = maxPause + maxClockSkew
 
+// wake makes Work look for entries.
+func (i *Inbox) wake() {
+	select {
+	case i.arrived <- struct{}{}:
+	default: // already signaled
+	}
+}
+
 // workOnce processes the entry that is due first, and reports whether there was one. An error is a
 // failure of the database.
 func (i *Inbox) workOnce(ctx context.Context, fn resultFunc) (found bool, err error) {
