@@ -27,7 +27,7 @@ import (
 
 	"github.com/idverify/idverify-go"
 	"github.com/idverify/idverify-go/inbox"
-	"github.com/idverify/idverify-go/inbox/internal/pgtest"
+	"github.com/idverify/idverify-go/internal/pgtest"
 	"github.com/idverify/idverify-go/sandboxfake"
 	"github.com/idverify/idverify-go/signature"
 )

@@ -16,7 +16,7 @@ import (
 
 	"github.com/idverify/idverify-go"
 	"github.com/idverify/idverify-go/inbox"
-	"github.com/idverify/idverify-go/inbox/internal/pgtest"
+	"github.com/idverify/idverify-go/internal/pgtest"
 	"github.com/idverify/idverify-go/internal/synctest"
 	"github.com/idverify/idverify-go/receivertest"
 	"github.com/idverify/idverify-go/sandboxfake"

@@ -19,7 +19,7 @@ import (
 	"github.com/riverqueue/river/rivermigrate"
 
 	"github.com/idverify/idverify-go/inbox"
-	"github.com/idverify/idverify-go/inbox/internal/pgtest"
+	"github.com/idverify/idverify-go/internal/pgtest"
 )
 
 // TestInbox_CrashesOnPostgres kills four processes with River workers, and crashes PostgreSQL once.

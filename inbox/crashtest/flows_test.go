@@ -10,8 +10,8 @@ import (
 
 	"github.com/idverify/idverify-go/checkflow"
 	"github.com/idverify/idverify-go/inbox"
-	"github.com/idverify/idverify-go/inbox/internal/pgtest"
 	"github.com/idverify/idverify-go/internal/killtest"
+	"github.com/idverify/idverify-go/internal/pgtest"
 )
 
 // TestInbox_FlowsCrashOnPostgres kills the processes that share the flows, and crashes PostgreSQL

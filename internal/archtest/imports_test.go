@@ -34,6 +34,7 @@ var importRules = []importRule{
 	{pkg: "internal/redact"},
 	{pkg: "internal/verifierlog"},
 	{pkg: "internal/archtest"},
+	{pkg: "internal/pgtest"},
 	{pkg: "internal/synctest"},
 	{pkg: "internal/tooltest"},
 	{pkg: "internal/timeline", local: "internal/redact"},

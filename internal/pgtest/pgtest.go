@@ -1,3 +1,5 @@
+//go:build unix
+
 // Package pgtest runs a PostgreSQL server for tests.
 package pgtest
 
