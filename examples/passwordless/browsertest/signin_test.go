@@ -1,17 +1,21 @@
 package browsertest
 
 import (
+	"bufio"
+	"encoding/json"
+	"fmt"
 	"net/http"
-	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
 	"testing"
-	"time"
 
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 
-	"github.com/idverify/idverify-go/checkflow"
-	"github.com/idverify/idverify-go/examples/passwordless/internal/signin"
 	"github.com/idverify/idverify-go/sandboxfake"
 )
 
@@ -124,7 +128,7 @@ func TestSignIn_WithoutScript(t *testing.T) {
 	p.waitFor("Verified")
 }
 
-// shop serves the pages on loopback, with a fake that has a frozen clock.
+// shop is a program that serves the pages on loopback, and its service.
 type shop struct {
 	service *sandboxfake.Server
 	url     string
@@ -132,27 +136,77 @@ type shop struct {
 
 func newShop(t *testing.T) *shop {
 	t.Helper()
-	service := sandboxfake.New(t, sandboxfake.WithFrozenClock(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)))
-	server := httptest.NewUnstartedServer(nil)
-	s := &shop{service: service, url: "http://" + server.Listener.Addr().String()}
-	handler, err := signin.New(signin.Config{
-		Config: checkflow.Config{
-			Client:   service.Client(),
-			Verifier: service.Verifier([]string{"127.0.0.1:*"}, nil),
-			Store:    checkflow.NewMemoryStore(0),
-			Allow:    func(*http.Request, string) error { return nil },
-		},
-		BaseURL: s.url,
-		Demo:    true,
-	})
+	path, err := buildShop()
 	if err != nil {
 		t.Fatal(err)
 	}
-	server.Config.Handler = handler
-	server.Start()
-	t.Cleanup(server.Close)
+	s := &shop{service: sandboxfake.New(t)}
+	credentials := s.service.Credentials()
+	command := exec.Command(path)
+	command.Env = append(os.Environ(), "URL="+s.service.URL(), "CA="+string(s.service.CACertPEM()),
+		"CLIENT_ID="+credentials.ClientID, "CLIENT_SECRET="+credentials.ClientSecret.Reveal())
+	command.Stderr = os.Stderr
+	stdout, err := command.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := command.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		command.Process.Kill()
+		command.Wait()
+	})
+	line, err := bufio.NewReader(stdout).ReadString('\n')
+	if err != nil {
+		t.Fatal("read what the shop prints:", err)
+	}
+	s.url = strings.TrimSpace(line)
 	return s
 }
+
+// scratch is a directory for the built program. TestMain creates and removes it.
+var scratch string
+
+func TestMain(m *testing.M) {
+	var err error
+	if scratch, err = os.MkdirTemp("", "passwordless-"); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	code := m.Run()
+	os.RemoveAll(scratch)
+	os.Exit(code)
+}
+
+// buildShop builds testdata/shop once for all tests, as a package of the example, and returns its
+// path.
+var buildShop = sync.OnceValues(func() (string, error) {
+	source, err := filepath.Abs("testdata/shop/main.go")
+	if err != nil {
+		return "", err
+	}
+	root, err := filepath.Abs("../../..")
+	if err != nil {
+		return "", err
+	}
+	overlay, err := json.Marshal(map[string]any{"Replace": map[string]string{
+		filepath.Join(root, "examples", "passwordless", "internal", "shop", "main.go"): source,
+	}})
+	if err != nil {
+		return "", err
+	}
+	file, program := filepath.Join(scratch, "overlay.json"), filepath.Join(scratch, "shop")
+	if err := os.WriteFile(file, overlay, 0o600); err != nil {
+		return "", err
+	}
+	build := exec.Command("go", "build", "-overlay", file, "-o", program, "./examples/passwordless/internal/shop")
+	build.Dir = root
+	if output, err := build.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("build the shop: %w\n%s", err, output)
+	}
+	return program, nil
+})
 
 // calls returns the number of requests of an operation.
 func (s *shop) calls(operation string) int {
