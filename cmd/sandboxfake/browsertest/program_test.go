@@ -17,7 +17,6 @@ import (
 	"testing"
 
 	"github.com/idverify/idverify-go"
-	"github.com/idverify/idverify-go/cmd/sandboxfake/internal/inspector"
 )
 
 // buildProgram builds the program once for all tests and returns its path.
@@ -40,7 +39,6 @@ func TestMain(m *testing.M) {
 }
 
 func runTests(m *testing.M) int {
-	inspector.New(inspector.Config{}) // so that go test reuses no results of an earlier page
 	var err error
 	if scratch, err = os.MkdirTemp("", "browsertest-"); err != nil {
 		fmt.Fprintln(os.Stderr, err)
