@@ -6,7 +6,7 @@
 //   - gopkg.in/dnaeon/go-vcr.v4, which replays recorded responses and has no network
 //   - the Node programs s3rver and dynalite, which script/setup fakes installs
 //
-// It is a separate module, so that the main module does not depend on them.
+// Compiling them takes minutes: of the checks, only heavy and ratios do so.
 //
 //	cd bench/fakes && go test -run '^$' -bench .
 //

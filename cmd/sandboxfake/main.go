@@ -158,7 +158,7 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 	return exitOK
 }
 
-// openAPI describes the control plane. Module openapitest compares it with the program.
+// openAPI describes the control plane. internal/e2e/openapi compares it with the program.
 //
 //go:embed openapi.json
 var openAPI []byte

@@ -1,0 +1,119 @@
+package inspector
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/tls"
+	"encoding/base64"
+	"net/http"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/chromedp/chromedp"
+)
+
+// timeout limits one action on a busy machine.
+const timeout = 30 * time.Second
+
+// shared is the browser of all tests whose program has the public test keys. It starts with the
+// first of them, and TestMain stops it.
+var shared struct {
+	mu   sync.Mutex // guards the other fields
+	ctx  context.Context
+	stop func()
+}
+
+// sharedBrowser returns the shared browser.
+func sharedBrowser(t *testing.T, p *program) context.Context {
+	t.Helper()
+	shared.mu.Lock()
+	defer shared.mu.Unlock()
+	if shared.ctx == nil {
+		shared.ctx, shared.stop = launch(t, context.Background(), filepath.Join(scratch, "profile"), p)
+	}
+	return shared.ctx
+}
+
+func stopBrowser() {
+	shared.mu.Lock()
+	defer shared.mu.Unlock()
+	if shared.stop != nil {
+		shared.stop()
+	}
+}
+
+// ownBrowser starts a browser that trusts the keys of p, until the test ends.
+func ownBrowser(t *testing.T, p *program) context.Context {
+	t.Helper()
+	ctx, stop := launch(t, t.Context(), t.TempDir(), p)
+	t.Cleanup(stop)
+	return ctx
+}
+
+// skipSlow skips a test with -short: it keeps a browser busy for many seconds.
+func skipSlow(t *testing.T) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("slow")
+	}
+}
+
+// launch starts a headless browser that trusts the certificate of p, and no other of its CA. It
+// has the certificate errors of any other browser, unless options change that.
+func launch(t *testing.T, parent context.Context, profile string, p *program, options ...chromedp.ExecAllocatorOption) (ctx context.Context, stop func()) {
+	t.Helper()
+	path := findBrowser()
+	if path == "" {
+		t.Skip("chromium is not in the PATH (script/setup browser)")
+	}
+	allocator, stopAllocator := chromedp.NewExecAllocator(parent, append([]chromedp.ExecAllocatorOption{
+		chromedp.ExecPath(path),
+		chromedp.UserDataDir(profile),
+		chromedp.Headless,
+		chromedp.NoSandbox, // not available in containers
+		chromedp.DisableGPU,
+		chromedp.NoFirstRun,
+		chromedp.Flag("ignore-certificate-errors-spki-list", p.publicKeyHash()),
+		chromedp.Flag("disable-quic", true),
+		chromedp.Flag("disable-background-networking", true),
+		chromedp.Flag("disable-component-update", true),
+		chromedp.Flag("disable-sync", true),
+		// Several pages are open at once, and only one is in front.
+		chromedp.Flag("disable-background-timer-throttling", true),
+		chromedp.Flag("disable-backgrounding-occluded-windows", true),
+		chromedp.Flag("disable-renderer-backgrounding", true),
+		chromedp.Flag("enable-precise-memory-info", true),
+	}, options...)...)
+	ctx, stopContext := chromedp.NewContext(allocator)
+	if err := chromedp.Do(ctx); err != nil {
+		t.Fatal("start browser:", err)
+	}
+	return ctx, func() { stopContext(); stopAllocator() }
+}
+
+func findBrowser() string {
+	for _, name := range []string{"chromium", "chromium-browser", "google-chrome", "chrome"} {
+		if path, err := exec.LookPath(name); err == nil {
+			return path
+		}
+	}
+	return ""
+}
+
+// publicKeyHash returns the hash of the key of the server's certificate, as the browser's list of
+// trusted keys contains it.
+func (p *program) publicKeyHash() string {
+	p.t.Helper()
+	transport := p.http.Transport.(*http.Transport)
+	conn, err := tls.Dial("tcp", strings.TrimPrefix(p.URL, "https://"), transport.TLSClientConfig)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	defer conn.Close()
+	hash := sha256.Sum256(conn.ConnectionState().PeerCertificates[0].RawSubjectPublicKeyInfo)
+	return base64.StdEncoding.EncodeToString(hash[:])
+}

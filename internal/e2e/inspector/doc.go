@@ -1,0 +1,12 @@
+// Package inspector tests the inspector page of cmd/sandboxfake in a real browser. It is a module
+// of its own, so that users of idverify do not download a browser driver.
+//
+//	go test -artifacts .
+//
+// stores screenshots in _artifacts. The tests build and run the program. They require Chromium or
+// Chrome in the PATH (script/setup browser) and are skipped without it.
+//
+//	IDVERIFY_BROWSER_LOAD=10m go test -run TestPage_Load -timeout 20m -v .
+//
+// runs the load test for ten minutes instead of some seconds and logs its measurements.
+package inspector

@@ -1,0 +1,146 @@
+package openapi
+
+import (
+	"encoding/json"
+	"io"
+	"net/http"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/pb33f/libopenapi"
+	validator "github.com/pb33f/libopenapi-validator"
+	"github.com/pb33f/libopenapi-validator/config"
+	verrors "github.com/pb33f/libopenapi-validator/errors"
+)
+
+const documentFile = "../../../cmd/sandboxfake/openapi.json"
+
+// operation is the part of an operation that the tests use.
+type operation struct {
+	Method, Path string // as in getHelp, such as GET and /_sandbox/time
+
+	OperationID string                     `json:"operationId"`
+	Security    *[]any                     `json:"security"`
+	RequestBody json.RawMessage            `json:"requestBody"`
+	Responses   map[string]json.RawMessage `json:"responses"`
+}
+
+// open reports whether the operation requires no token.
+func (o operation) open() bool { return o.Security != nil && len(*o.Security) == 0 }
+
+// operations returns the operations of the document, by their method and path.
+func operations(t *testing.T) map[string]operation {
+	t.Helper()
+	var document struct {
+		Paths map[string]map[string]operation `json:"paths"`
+	}
+	if err := json.Unmarshal(controlDocument(t), &document); err != nil {
+		t.Fatal(err)
+	}
+	all := make(map[string]operation)
+	for path, item := range document.Paths {
+		for method, o := range item {
+			o.Method, o.Path = strings.ToUpper(method), path
+			all[o.Method+" "+path] = o
+		}
+	}
+	return all
+}
+
+// controlDocument returns the description of the control plane.
+func controlDocument(t *testing.T) []byte {
+	t.Helper()
+	text, err := os.ReadFile(documentFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
+// newValidator returns a validator for a description.
+func newValidator(t *testing.T, text []byte, options ...config.Option) validator.Validator {
+	t.Helper()
+	document, err := libopenapi.NewDocument(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	v, errs := validator.NewValidator(document, append(options, config.WithFormatAssertions())...)
+	for _, err := range errs {
+		t.Fatal(err)
+	}
+	return v
+}
+
+// describe returns the text of validation errors.
+func describe(errs []*verrors.ValidationError) string {
+	var b strings.Builder
+	for _, err := range errs {
+		b.WriteString(err.Message + ": " + err.Reason + "\n")
+		for _, failure := range err.SchemaValidationErrors {
+			b.WriteString("  " + failure.FieldPath + ": " + failure.Reason + "\n")
+		}
+	}
+	return b.String()
+}
+
+func TestDocument_Valid(t *testing.T) {
+	t.Parallel()
+	v := newValidator(t, controlDocument(t))
+
+	valid, errs := v.ValidateDocument()
+
+	if !valid {
+		t.Errorf("the document is not valid OpenAPI 3.1:\n%s", describe(errs))
+	}
+}
+
+func TestDocument_ListsAllOperations(t *testing.T) {
+	t.Parallel()
+	p := start(t)
+	response, err := p.client.Get(p.URL + "/_sandbox/")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"GET /_sandbox/"}
+	for _, line := range regexp.MustCompile(`(?m)^([A-Z]+) +(/_sandbox/\S+)$`).FindAllStringSubmatch(string(text), -1) {
+		want = append(want, line[1]+" "+line[2])
+	}
+
+	described := operations(t)
+
+	for _, name := range want {
+		if _, found := described[name]; !found {
+			t.Errorf("the document does not describe %s", name)
+		}
+	}
+	for name := range described {
+		if !slices.Contains(want, name) {
+			t.Errorf("the document describes %s, which the program does not list", name)
+		}
+	}
+}
+
+func TestDocument_Served(t *testing.T) {
+	t.Parallel()
+	p := start(t)
+	want := controlDocument(t)
+
+	response, err := p.client.Get(p.URL + "/_sandbox/page/openapi.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	got, err := io.ReadAll(response.Body)
+
+	if err != nil || response.StatusCode != http.StatusOK || string(got) != string(want) {
+		t.Errorf("the program serves status %d and %d bytes, want the %d bytes of the document", response.StatusCode, len(got), len(want))
+	}
+}

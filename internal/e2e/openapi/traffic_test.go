@@ -1,0 +1,201 @@
+package openapi
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	validator "github.com/pb33f/libopenapi-validator"
+	"github.com/pb33f/libopenapi-validator/config"
+)
+
+// serviceDocument returns the description of the service that the program prints.
+func serviceDocument(t *testing.T) []byte {
+	t.Helper()
+	path, err := buildProgram()
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := exec.CommandContext(t.Context(), path, "-openapi").Output()
+	if err != nil {
+		t.Fatalf("sandboxfake -openapi: %v", err)
+	}
+	return text
+}
+
+func TestService_Valid(t *testing.T) {
+	t.Parallel()
+	v := newValidator(t, serviceDocument(t))
+
+	valid, errs := v.ValidateDocument()
+
+	if !valid {
+		t.Errorf("the description of the service is not valid OpenAPI 3.1:\n%s", describe(errs))
+	}
+}
+
+// exchange is a request and its response, as testdata/record records them.
+type exchange struct {
+	Method, Target string
+	Header         http.Header
+	Body           []byte
+	Status         int
+	ResponseHeader http.Header `json:"response_header"`
+	ResponseBody   []byte      `json:"response_body"`
+}
+
+// recorded is a command whose exchanges are recorded.
+type recorded struct {
+	name string
+	args []string // of the command go
+	min  int      // exchanges
+}
+
+// record runs the commands with a fake that records, and returns the exchanges of each.
+func record(t *testing.T, commands []recorded) map[string][]exchange {
+	t.Helper()
+	root, err := filepath.Abs("../../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	const served = "func (s *Server) serve(w http.ResponseWriter"
+	handler := filepath.Join(root, "sandboxfake", "handler.go")
+	source, err := os.ReadFile(handler)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Contains(source, []byte(served)) {
+		t.Fatalf("handler.go does not contain %q", served)
+	}
+	renamed := filepath.Join(dir, "handler.go")
+	if err := os.WriteFile(renamed, bytes.Replace(source, []byte(served), []byte("func (s *Server) serveUnrecorded(w http.ResponseWriter"), 1), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	recorder, err := filepath.Abs("testdata/record/record.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	overlay, _ := json.Marshal(map[string]any{"Replace": map[string]string{
+		handler: renamed,
+		filepath.Join(root, "sandboxfake", "record.go"): recorder,
+	}})
+	overlayFile := filepath.Join(dir, "overlay.json")
+	if err := os.WriteFile(overlayFile, overlay, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	all := make(map[string][]exchange)
+	for _, row := range commands {
+		file := filepath.Join(dir, row.name)
+		command := exec.CommandContext(t.Context(), "go", row.args...)
+		command.Dir = root
+		command.Env = append(os.Environ(), "RECORD="+file, "GOFLAGS=-overlay="+overlayFile)
+		if output, err := command.CombinedOutput(); err != nil {
+			t.Fatalf("go %s: %v\n%s", strings.Join(row.args, " "), err, output)
+		}
+		all[row.name] = readExchanges(t, file)
+		if len(all[row.name]) < row.min {
+			t.Errorf("%s: %d exchanges, want at least %d", row.name, len(all[row.name]), row.min)
+		}
+	}
+	return all
+}
+
+func readExchanges(t *testing.T, path string) []exchange {
+	t.Helper()
+	file, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	var all []exchange
+	for lines := json.NewDecoder(bufio.NewReader(file)); ; {
+		var e exchange
+		if err := lines.Decode(&e); err == io.EOF {
+			return all
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, e)
+	}
+}
+
+// withoutOtherMembers returns a description whose objects can have no other members than those that
+// it describes.
+func withoutOtherMembers(t *testing.T, document []byte) []byte {
+	t.Helper()
+	var root any
+	if err := json.Unmarshal(document, &root); err != nil {
+		t.Fatal(err)
+	}
+	var visit func(any)
+	visit = func(value any) {
+		switch value := value.(type) {
+		case map[string]any:
+			if value["properties"] != nil && value["type"] == "object" {
+				value["additionalProperties"] = false
+			}
+			for _, inner := range value {
+				visit(inner)
+			}
+		case []any:
+			for _, inner := range value {
+				visit(inner)
+			}
+		}
+	}
+	visit(root)
+	closed, _ := json.Marshal(root)
+	return closed
+}
+
+// violation returns why the description does not permit an exchange, or "". A request that the
+// service accepts must be valid, and so must every response.
+func violation(requests, responses validator.Validator, e exchange) string {
+	request, err := http.NewRequest(e.Method, "https://sandbox.test"+e.Target, bytes.NewReader(e.Body))
+	if err != nil {
+		return err.Error()
+	}
+	request.Header = e.Header
+	response := &http.Response{StatusCode: e.Status, Header: e.ResponseHeader, Body: io.NopCloser(bytes.NewReader(e.ResponseBody)), Request: request}
+	if valid, errs := requests.ValidateHttpRequest(request); !valid && e.Status < 400 {
+		return "the request is not described:\n" + describe(errs)
+	}
+	if valid, errs := responses.ValidateHttpResponse(request, response); !valid {
+		return "the response is not described:\n" + describe(errs)
+	}
+	return ""
+}
+
+func TestService_DescribesTraffic(t *testing.T) {
+	t.Parallel()
+	document := serviceDocument(t)
+	requests := newValidator(t, document, config.WithStandardBodyDecoders())
+	responses := newValidator(t, withoutOtherMembers(t, document))
+	exchanges := record(t, []recorded{
+		{"conformance", []string{"test", "-count=1", "-run", "^TestRun_Fake(InMemory|OverLoopback)$", "./internal/conformance"}, 300},
+		{"fuzz", []string{"test", "-count=1", "-run", "^Fuzz", "./sandboxfake"}, 200},
+		{"quickstart", []string{"run", "./examples/quickstart"}, 20},
+		{"reachability", []string{"run", "./examples/reachability"}, 5},
+		{"simswap", []string{"run", "./examples/simswap"}, 4},
+		{"console", []string{"run", "./examples/console"}, 10},
+		{"callbacks", []string{"run", "-C", "examples/callbacks", "."}, 5},
+		{"passwordless", []string{"test", "-count=1", "-run", "^TestRun_", "./examples/passwordless"}, 3}, // a server; the test is its browser
+	})
+
+	for name, all := range exchanges {
+		t.Logf("%s: %d exchanges", name, len(all))
+		for _, e := range all {
+			if reason := violation(requests, responses, e); reason != "" {
+				t.Errorf("%s: %s %s %s = %d %s: %s", name, e.Method, e.Target, e.Body, e.Status, e.ResponseBody, reason)
+			}
+		}
+	}
+}
