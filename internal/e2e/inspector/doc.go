@@ -1,10 +1,10 @@
-// Package inspector tests the inspector page of cmd/sandboxfake in a real browser. It is a module
-// of its own, so that users of idverify do not download a browser driver.
+// Package inspector tests the inspector page of cmd/sandboxfake in a real browser.
 //
-//	go test -artifacts .
+//	go test -count=1 -artifacts .
 //
-// stores screenshots in _artifacts. The tests build and run the program. They require Chromium or
-// Chrome in the PATH (script/setup browser) and are skipped without it.
+// stores screenshots in _artifacts. The tests build and run the program; without -count=1, go test
+// would reuse results of an earlier page. They require Chromium or Chrome in the PATH (script/setup
+// browser) and are skipped without it.
 //
 //	IDVERIFY_BROWSER_LOAD=10m go test -run TestPage_Load -timeout 20m -v .
 //

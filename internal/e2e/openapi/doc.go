@@ -1,4 +1,3 @@
-// Package openapi tests the descriptions of the control plane, cmd/sandboxfake/openapi.json,
-// and of the service. It is a module of its own because of the validator and the generator that it
-// uses.
+// Package openapi tests the descriptions of the control plane, cmd/sandboxfake/openapi.json, and of
+// the service. Only script/check heavy compiles it, because the validator takes minutes.
 package openapi
