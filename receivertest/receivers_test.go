@@ -233,12 +233,12 @@ var brokenReceivers = []brokenReceiver{
 	}, []string{"other-check"}},
 }
 
-// TestExamine_BrokenPrograms examines only one broken program for each file and kind with -short,
-// because an examination takes seconds.
+// TestExamine_BrokenPrograms examines one broken program for each file and kind, or all of them
+// with IDVERIFY_SLOW=1. An examination takes seconds.
 func TestExamine_BrokenPrograms(t *testing.T) {
 	t.Parallel()
 	rows := brokenReceivers
-	if testing.Short() {
+	if os.Getenv("IDVERIFY_SLOW") == "" {
 		examined := make(map[string]bool) // by file and kind
 		rows = slices.DeleteFunc(slices.Clone(rows), func(row brokenReceiver) bool {
 			key := row.file + " " + string(row.kind)

@@ -28,10 +28,9 @@ const sourceVariable = "IDVERIFY_KILLTEST_SOURCE"
 
 const (
 	processes   = 3
-	perProcess  = 8    // concurrent returns
-	returns     = 6    // of each flow
-	usualFlows  = 2000 // without -short
-	shortFlows  = 300
+	perProcess  = 8 // concurrent returns
+	returns     = 6 // of each flow
+	usualFlows  = 300
 	maxPause    = 100 * time.Millisecond // before a kill
 	killPercent = 75                     // of the flows, afterwards the processes live
 )
@@ -91,14 +90,11 @@ func serve(ctx context.Context, store checkflow.Store, line string) {
 // Run adds flows to store, and lets processes that Main serves return to each of them several
 // times, half of the flows with another browser among them. Meanwhile, it kills the processes at
 // random moments, and calls crash once, unless it is nil. It fails the test if a flow has two
-// winners, or another state than its events allow. With -short, it uses 300 flows, otherwise
-// 2,000, or IDVERIFY_CRASHTEST_CHECKS.
+// winners, or another state than its events allow. It uses 300 flows, or
+// IDVERIFY_CRASHTEST_CHECKS.
 func Run(t *testing.T, store checkflow.Store, source string, crash func() error) {
 	t.Helper()
 	n := usualFlows
-	if testing.Short() {
-		n = shortFlows
-	}
 	if text, ok := os.LookupEnv("IDVERIFY_CRASHTEST_CHECKS"); ok {
 		n, _ = strconv.Atoi(text)
 	}

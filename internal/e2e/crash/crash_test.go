@@ -36,7 +36,7 @@ func TestInbox_CrashesOnPostgres(t *testing.T) {
 	source := server.Source("postgres")
 	db := openDatabase(t, "pgx", source, inbox.Postgres)
 	migrateRiver(t, source)
-	w, random := newScenario(t, 5_000, 1_000)
+	w, random := newScenario(t, 1_000)
 	w.startBackends(t, 4, config{Dialect: inbox.Postgres, Source: source, Concurrency: 4})
 
 	w.storm(t, random, storm{minPause: 200 * time.Millisecond, maxPause: 2 * time.Second, crashDatabase: server.Crash})
@@ -53,7 +53,7 @@ func TestInbox_CrashesOnSQLite(t *testing.T) {
 	t.Parallel()
 	source := "file:" + filepath.Join(t.TempDir(), "checks.db") + "?_txlock=immediate&_pragma=busy_timeout(5000)&_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)"
 	db := openDatabase(t, "sqlite", source, inbox.SQLite)
-	w, random := newScenario(t, 2_000, 300)
+	w, random := newScenario(t, 300)
 	w.startBackends(t, 1, config{Dialect: inbox.SQLite, Source: source, Concurrency: 8})
 
 	w.storm(t, random, storm{minPause: 50 * time.Millisecond, maxPause: 600 * time.Millisecond})
@@ -62,14 +62,11 @@ func TestInbox_CrashesOnSQLite(t *testing.T) {
 	w.verify(t, db)
 }
 
-// newScenario returns a world for the given number of checks, or the smaller one with -short. The
-// environment variables IDVERIFY_CRASHTEST_CHECKS and IDVERIFY_CRASHTEST_SEED replace the number
-// and the seed. With 20,000 checks, the test takes minutes on two processors.
-func newScenario(t *testing.T, size, short int) (*world, *rand.Rand) {
+// newScenario returns a world for the given number of checks. The environment variables
+// IDVERIFY_CRASHTEST_CHECKS and IDVERIFY_CRASHTEST_SEED replace the number and the seed. With
+// 20,000 checks, the test takes minutes on two processors.
+func newScenario(t *testing.T, size int) (*world, *rand.Rand) {
 	t.Helper()
-	if testing.Short() {
-		size = short
-	}
 	seed := rand.Uint64()
 	if text, ok := os.LookupEnv("IDVERIFY_CRASHTEST_SEED"); ok {
 		seed, _ = strconv.ParseUint(text, 10, 64)

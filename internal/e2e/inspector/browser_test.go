@@ -6,6 +6,7 @@ import (
 	"crypto/tls"
 	"encoding/base64"
 	"net/http"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -54,11 +55,11 @@ func ownBrowser(t *testing.T, p *program) context.Context {
 	return ctx
 }
 
-// skipSlow skips a test with -short: it keeps a browser busy for many seconds.
+// skipSlow skips a test that keeps a browser busy for many seconds, unless IDVERIFY_SLOW is set.
 func skipSlow(t *testing.T) {
 	t.Helper()
-	if testing.Short() {
-		t.Skip("slow")
+	if os.Getenv("IDVERIFY_SLOW") == "" {
+		t.Skip("slow: set IDVERIFY_SLOW=1")
 	}
 }
 
