@@ -79,7 +79,7 @@ func ParseCallback(m *signature.Message) (*Callback, error) {
 }
 
 // CallbackHandler returns the handler for your callback URL. It verifies each callback with v and
-// calls handle with the context of the request. It responds as follows:
+// calls handle with the context of the request and the callback. It responds as follows:
 //
 //	204  handle returned nil
 //	400  the callback is invalid; the service does not retry
@@ -87,7 +87,7 @@ func ParseCallback(m *signature.Message) (*Callback, error) {
 //	500  handle returned an error or panicked, or the body of a verified callback is not a check;
 //	     the service retries, up to six attempts in all
 //
-// handle must return an error if it could not store the callback, and nil if it stored it before.
+// handle must return an error if it could not store the callback, and nil if it did so before.
 // Callbacks of unknown products are passed to it too.
 //
 // handle must decide whether the check is yours: see [Callback]. If a CheckID is not stored, Create
@@ -101,7 +101,7 @@ func ParseCallback(m *signature.Message) (*Callback, error) {
 // The reason for a response 400, 500 or 503 is logged to VerifierOptions.Logger, and nowhere if
 // that is nil. The error that handle returns is logged unchanged. A panic of handle is logged
 // without its value, unless that is a runtime error, and continues after the response.
-func CallbackHandler(v *signature.Verifier, handle func(context.Context, *Callback) error) http.Handler {
+func CallbackHandler(v *signature.Verifier, handle func(ctx context.Context, c *Callback) error) http.Handler {
 	return v.RequireCallback(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		u := unhandled{logger: verifierlog.FromContext(r.Context()), request: r}
 		defer u.respondToPanic(w)

@@ -28,8 +28,9 @@ type Client struct {
 // The URL must have the scheme https and a host, with its port unless that is 443. It may end with
 // a slash and must contain nothing else.
 //
-// Parameter c is [Credentials], [CredentialsFile] or another [CredentialsSource]. NewClient sends
-// no request. If the credentials are wrong, the first operation fails with a [*TokenError]: see
+// Parameter c is [Credentials], [CredentialsFile] or another [CredentialsSource]. NewClient
+// returns an error for an invalid argument, such as Credentials without a secret. It sends no
+// request: if the credentials are wrong, the first operation fails with a [*TokenError]. See
 // [Client.CheckCredentials].
 func NewClient(baseURL string, c CredentialsSource, opts ...Option) (*Client, error) {
 	api, err := newAPI(baseURL, c, opts)
@@ -72,7 +73,7 @@ func (c *Client) WithVersions(v Versions) *Client {
 //
 // For fields that are zero in opts, it uses the HTTP client of c, with its proxy and CA but without
 // its Jar and CheckRedirect, and the clock and the logger of c. opts may be nil and is not
-// modified.
+// modified. NewJWKS returns an error if a duration in opts is negative.
 func (c *Client) NewJWKS(opts *signature.JWKSOptions) (*signature.JWKS, error) {
 	var o signature.JWKSOptions
 	if opts != nil {
@@ -101,7 +102,8 @@ func (c *Client) JWKSURL() string { return c.api.base + wire.JWKS.Path }
 // renews the token in the last tenth of its lifetime, at most one minute before Expiry. Token
 // requests are retried: see [RetryPolicy].
 //
-// If the credentials do not allow a scope, the error matches [ErrForbidden].
+// If the credentials do not allow a scope, the error matches [ErrForbidden]. Without scopes, it
+// matches [ErrBadRequest].
 func (c *Client) Token(ctx context.Context, scopes ...Scope) (*oauth2.Token, error) {
 	return c.api.token(ctx, scopes)
 }

@@ -21,7 +21,9 @@
 // redirect URL with a code. [RedirectHandler] verifies the redirect, and
 // [PhoneCheckService.Complete] exchanges the code for the result.
 //
-// Match and NoSIMChange of a check are a [Verdict]: yes, no or unknown.
+// Match and NoSIMChange of a check are a [Verdict]: yes, no or unknown. A match proves that a device
+// with the number opened the CheckURL, not that the person who asked for the check did. To sign in
+// people, use package checkflow, which binds a PhoneCheck to the session that started it.
 //
 // [PhoneCheckService.Get] returns [ErrNotFound] for a check that ended as EXPIRED or ERROR: see
 // [CheckStatus].
@@ -62,10 +64,16 @@
 //   - the error of a [CredentialsSource];
 //   - the error of an iterator that found too many empty pages.
 //
-// # Tests
+// # Other packages
 //
-// Package sandboxfake runs a fake of the service in the process of your test. Package signature
-// verifies signed callbacks and redirects, and signs messages for tests.
+//   - checkflow signs in people.
+//   - inbox stores checks in a database and processes each result once.
+//   - signature verifies callbacks and redirects, and signs messages for tests.
+//   - sandboxfake runs a fake of the service in the process of your test.
+//   - receivertest examines your handlers with valid and forged messages.
+//   - redisstore is for backends of several processes, and otelidverify for OpenTelemetry.
+//
+// Packages inbox, redisstore and otelidverify are modules of their own.
 //
 // Protocol: docs/protocol.md.
 package idverify

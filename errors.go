@@ -27,6 +27,9 @@ var (
 	// response after the request was written, also because of a timeout or cancellation. The error can
 	// also match another error, such as context.Canceled: test for ErrOutcomeUnknown first.
 	//
+	// Do not repeat the operation. After Create, find the check with FindByReferenceID; after
+	// Complete, Get it.
+	//
 	// The client does not send the request again: see [RetryPolicy]. Errors of GET, PUT and DELETE
 	// never match ErrOutcomeUnknown. Neither do errors of requests that were rejected with status 4xx
 	// or 501, or were not sent. A request whose body the HTTP transport has not read to its end counts

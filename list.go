@@ -23,8 +23,8 @@ import (
 //
 // All lists can be sorted by created_at, checks and projects also by updated_at, and projects also
 // by name. Checks can be searched by check_id, phone_number, reference_id, status, match,
-// no_sim_change, charge_amount, charge_currency, created_at and updated_at. For another field the
-// error is [ErrBadRequest].
+// no_sim_change, charge_amount, charge_currency, created_at and updated_at. For the fields of other
+// lists, see docs/protocol.md, section 3. For any other field the error is [ErrBadRequest].
 //
 // Search is an RSQL expression, in which ";" means and, and "," means or:
 //

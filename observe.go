@@ -17,7 +17,7 @@ type Attempt struct {
 	Status    int    // HTTP status; 0 if there was no response
 
 	// Number is 1 for the first attempt of the operation. For "token.create", it is 1 plus the number
-	// of requests directly before it that each caused a pause: see Retry.
+	// of pauses in a row before the request: see Retry.
 	Number int
 
 	// Duration includes the wait for an access token and a repetition of the request after 401. It

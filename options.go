@@ -78,7 +78,7 @@ func WithRetry(p RetryPolicy) Option { return func(s *settings) { s.retry = p } 
 // signature.
 //
 // By default nothing is logged. No record contains a token, a secret, a phone number, an address or
-// a URL. For metrics and traces, use [WithObserver].
+// a URL. For metrics and traces, use package otelidverify, or [WithObserver].
 func WithLogger(l *slog.Logger) Option { return func(s *settings) { s.logger = l } }
 
 // WithUserAgent puts name, for example "shop/2.1", at the start of the User-Agent header. The
@@ -104,11 +104,10 @@ func WithClock(now func() time.Time) Option { return func(s *settings) { s.now =
 // Complete, List, Wait and callbacks do not test the charge.
 func WithLiveOnly() Option { return func(s *settings) { s.liveOnly = true } }
 
-// Versions contains the version of each API, as in its paths. An empty field keeps the
-// version that was selected before: "v0.1", which all APIs have, unless [WithVersions] or
-// [Client.WithVersions] selected another one.
-// PhoneCheck, SubscriberCheck and Console also have "v0.2". With a version that the service does
-// not have, operations fail with [ErrNotFound].
+// Versions contains the version of each API, as in its paths. An empty field keeps the version that
+// was selected before: "v0.1", which all APIs have, unless [WithVersions] or [Client.WithVersions]
+// selected another one. PhoneCheck, SubscriberCheck and Console also have "v0.2". With a version
+// that the service does not have, operations fail with [ErrNotFound].
 //
 // The code exchange ([PhoneCheckService.Complete], PhoneCheckParams.RedirectURL) requires version
 // "v0.2" of the product.

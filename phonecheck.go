@@ -42,14 +42,11 @@ type PhoneCheck struct {
 	CheckID     string
 	Status      CheckStatus
 	PhoneNumber string // digits only, as sent to the service
+	CheckURL    string // the URL that the device must open; empty once it can no longer be opened
 
 	// Match reports whether the number belongs to the device. It is unknown unless Status is
 	// COMPLETED.
 	Match Verdict
-
-	// CheckURL is the URL that the device must open. CheckURL is empty once the URL can no longer be
-	// opened.
-	CheckURL string
 
 	ChargeAmount    json.Number // decimal
 	ChargeCurrency  string      // for example "API"
@@ -137,7 +134,7 @@ func (s *PhoneCheckService) FindByReferenceID(ctx context.Context, referenceID s
 //
 // The error is a [*NoResultError] if the check ends as EXPIRED or ERROR, does not exist, or is
 // still in progress five seconds after its TTL, counted from the first read. Without a TTL, Wait
-// assumes two minutes.
+// assumes two minutes. After any other error of Get, Wait returns that error.
 func (s *PhoneCheckService) Wait(ctx context.Context, checkID string) (*PhoneCheck, error) {
 	return wait(ctx, s.api, wire.GetPhoneCheck, "wait for PhoneCheck", checkID, s.Get, func(c *PhoneCheck) progress {
 		return progress{status: c.Status, errorCode: c.ErrorCode, ttl: c.TTL}

@@ -48,13 +48,14 @@ func ParseRedirect(m *signature.Message) (*Redirect, error) {
 }
 
 // RedirectHandler returns the handler for your redirect URL. It verifies each redirect with v and
-// calls handle, which must compare r.CheckID with the session and respond to the device. If
-// r.ErrorCode is set, the check has ended without a result, and r.Code is empty. Otherwise handle
-// exchanges r.Code with [PhoneCheckService.Complete].
+// calls handle, which must compare the CheckID of redirect with the check that the session started,
+// and respond to the device. If redirect has an ErrorCode, the check has ended without a result.
+// Otherwise handle exchanges its Code with [PhoneCheckService.Complete]. To sign in people, use
+// package checkflow instead.
 //
 // It responds with 400 to an invalid redirect and with 503 to one that cannot be verified now. The
 // reason is logged to VerifierOptions.Logger. handle may be called concurrently.
-func RedirectHandler(v *signature.Verifier, handle func(http.ResponseWriter, *http.Request, *Redirect)) http.Handler {
+func RedirectHandler(v *signature.Verifier, handle func(w http.ResponseWriter, r *http.Request, redirect *Redirect)) http.Handler {
 	return v.RequireRedirect(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		m, _ := signature.MessageFromContext(r.Context())
 		redirect, err := ParseRedirect(m)

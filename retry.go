@@ -25,8 +25,8 @@ import (
 // With the same access token, an attempt writes a POST or PATCH completely at most once, and any
 // other request at most twice. After 401, the same limits apply again with the new token. If a POST
 // or PATCH gets no response although it was written completely, the error matches
-// [ErrOutcomeUnknown]. This includes resets that guarantee that the request was not processed,
-// because proxies send them after their backend has read the request.
+// [ErrOutcomeUnknown]. So does a reset of HTTP/2 that claims that the request was not processed: a
+// proxy can send it although its backend has read the request.
 //
 // The delays double from MinWait to MaxWait, with jitter. A Retry-After header sets the minimum. If
 // the delay would exceed MaxWait or the deadline of the context, the operation returns the error at

@@ -48,7 +48,7 @@ type SubscriberCheck struct {
 	CheckID     string
 	Status      CheckStatus
 	PhoneNumber string // digits only, as sent to the service
-	CheckURL    string // the URL that the device must open; empty if it can no longer be opened
+	CheckURL    string // the URL that the device must open; empty once it can no longer be opened
 
 	// Match reports whether the number belongs to the device. It is unknown unless Status is
 	// COMPLETED.

@@ -92,7 +92,7 @@ const (
 	StatusError     CheckStatus = "ERROR"     // ended without a result; ErrorCode contains the reason
 )
 
-// Final reports whether the check has ended.
+// Final reports whether s is COMPLETED, EXPIRED or ERROR: the check has ended.
 func (s CheckStatus) Final() bool {
 	return s == StatusCompleted || s == StatusExpired || s == StatusError
 }
