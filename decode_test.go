@@ -213,16 +213,16 @@ func TestClient_DecodesFixtures(t *testing.T) {
 					ChargeAmount: "1", ChargeCurrency: "API", CreatedAt: created, UpdatedAt: after(2 * time.Second), TTL: 2 * time.Minute},
 			}}},
 		{"sim_check.json", getSIMCheck, &idverify.SIMCheck{
-			CheckID: simCheckID, Status: idverify.StatusCompleted, PhoneNumber: testNumber, NoSIMChange: idverify.VerdictYes, NoSIMChangePeriod: 7 * 24 * time.Hour, SIMChangeWithin: 525601 * time.Minute,
+			CheckID: simCheckID, Status: idverify.StatusCompleted, PhoneNumber: testNumber, NoSIMChange: idverify.VerdictYes, Period: 7 * 24 * time.Hour, SIMChangeWithin: 525601 * time.Minute,
 			ChargeAmount: "1", ChargeCurrency: "API", SnapshotBalance: "98", CreatedAt: created, UpdatedAt: created, NetworkID: "00101", ReferenceID: "payment 7"}},
 		{"sim_check_error.json", getSIMCheck, &idverify.SIMCheck{
-			CheckID: simCheckID, Status: idverify.StatusError, PhoneNumber: "447700900099", NoSIMChangePeriod: 7 * 24 * time.Hour,
+			CheckID: simCheckID, Status: idverify.StatusError, PhoneNumber: "447700900099", Period: 7 * 24 * time.Hour,
 			ChargeAmount: "1", ChargeCurrency: "API", SnapshotBalance: "97", CreatedAt: created, UpdatedAt: created, ErrorCode: "mno_server_error"}},
 		{"subscriber_check_created.json", getSubscriberCheck, &idverify.SubscriberCheck{
-			CheckID: subscriberCheckID, Status: idverify.StatusAccepted, PhoneNumber: "447700900006", CheckURL: base + "/subscriber_check/v0.1/checks/" + subscriberCheckID + "/redirect", NoSIMChangePeriod: 24 * time.Hour,
+			CheckID: subscriberCheckID, Status: idverify.StatusAccepted, PhoneNumber: "447700900006", CheckURL: base + "/subscriber_check/v0.1/checks/" + subscriberCheckID + "/redirect", Period: 24 * time.Hour,
 			ChargeAmount: "2", ChargeCurrency: "EUR", SnapshotBalance: "97.5", CreatedAt: created, UpdatedAt: created, TTL: 2 * time.Minute}},
 		{"subscriber_check.json", getSubscriberCheck, &idverify.SubscriberCheck{
-			CheckID: subscriberCheckID, Status: idverify.StatusCompleted, PhoneNumber: "447700900006", Match: idverify.VerdictYes, NoSIMChange: idverify.VerdictNo, NoSIMChangePeriod: 24 * time.Hour, SIMChangeWithin: 12 * time.Hour,
+			CheckID: subscriberCheckID, Status: idverify.StatusCompleted, PhoneNumber: "447700900006", Match: idverify.VerdictYes, NoSIMChange: idverify.VerdictNo, Period: 24 * time.Hour, SIMChangeWithin: 12 * time.Hour,
 			ChargeAmount: "2", ChargeCurrency: "EUR", CreatedAt: created, UpdatedAt: after(8 * time.Second), TTL: 2 * time.Minute, NetworkID: "00101", ReferenceID: "log-in 9", CallbackURL: callbackURL}},
 		{"device_reachability.json", func(ctx context.Context, c *idverify.Client) (any, error) {
 			return c.Reachability.Lookup(ctx, netip.MustParseAddr("192.0.2.2"))

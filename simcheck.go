@@ -38,12 +38,12 @@ type SIMCheck struct {
 	Status      CheckStatus
 	PhoneNumber string // digits only, as sent to the service
 
-	// NoSIMChange reports whether the SIM is the same as NoSIMChangePeriod ago. VerdictNo means that
-	// the SIM was changed. The verdict is unknown unless Status is COMPLETED.
+	// NoSIMChange is VerdictYes if the SIM was not changed within Period before the check, and
+	// VerdictNo if it was. It is unknown unless Status is COMPLETED.
 	NoSIMChange Verdict
 
-	// NoSIMChangePeriod is the period to which NoSIMChange applies.
-	NoSIMChangePeriod time.Duration
+	// Period is how far back the check looked for a SIM change.
+	Period time.Duration
 
 	// SIMChangeWithin is the shortest of the service's periods in which the SIM was changed, or
 	// 525,601 minutes if it was not changed within a year. It is 0 if the service does not report it.
@@ -130,20 +130,20 @@ func (j simCheckJSON) value() (*SIMCheck, error) {
 	}
 	_, noSIMChange := checkJSON(j).verdicts(ProductSIMCheck)
 	return &SIMCheck{
-		CheckID:           j.CheckID,
-		Status:            j.Status,
-		PhoneNumber:       j.PhoneNumber,
-		NoSIMChange:       noSIMChange,
-		NoSIMChangePeriod: j.NoSIMChangePeriod.duration(time.Minute),
-		SIMChangeWithin:   j.SIMChangeWithin.duration(time.Minute),
-		ChargeAmount:      j.ChargeAmount,
-		ChargeCurrency:    j.ChargeCurrency,
-		SnapshotBalance:   j.SnapshotBalance,
-		CreatedAt:         j.CreatedAt.Time,
-		UpdatedAt:         j.UpdatedAt.Time,
-		TTL:               j.TTL.duration(time.Second),
-		NetworkID:         j.NetworkID,
-		ErrorCode:         j.ErrorCode,
-		ReferenceID:       j.ReferenceID,
+		CheckID:         j.CheckID,
+		Status:          j.Status,
+		PhoneNumber:     j.PhoneNumber,
+		NoSIMChange:     noSIMChange,
+		Period:          j.NoSIMChangePeriod.duration(time.Minute),
+		SIMChangeWithin: j.SIMChangeWithin.duration(time.Minute),
+		ChargeAmount:    j.ChargeAmount,
+		ChargeCurrency:  j.ChargeCurrency,
+		SnapshotBalance: j.SnapshotBalance,
+		CreatedAt:       j.CreatedAt.Time,
+		UpdatedAt:       j.UpdatedAt.Time,
+		TTL:             j.TTL.duration(time.Second),
+		NetworkID:       j.NetworkID,
+		ErrorCode:       j.ErrorCode,
+		ReferenceID:     j.ReferenceID,
 	}, nil
 }

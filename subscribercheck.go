@@ -54,12 +54,12 @@ type SubscriberCheck struct {
 	// COMPLETED.
 	Match Verdict
 
-	// NoSIMChange reports whether the SIM is the same as NoSIMChangePeriod ago. VerdictNo means that
-	// the SIM was changed. The verdict is unknown unless Match is VerdictYes.
+	// NoSIMChange is VerdictYes if the SIM was not changed within Period before the check, and
+	// VerdictNo if it was. It is unknown unless Match is VerdictYes.
 	NoSIMChange Verdict
 
-	// NoSIMChangePeriod is the period to which NoSIMChange applies.
-	NoSIMChangePeriod time.Duration
+	// Period is how far back the check looked for a SIM change.
+	Period time.Duration
 
 	// SIMChangeWithin is the shortest of the service's periods in which the SIM was changed, or
 	// 525,601 minutes if it was not changed within a year. It is 0 if the service does not report it.
@@ -158,23 +158,23 @@ func (j subscriberCheckJSON) value() (*SubscriberCheck, error) {
 	}
 	match, noSIMChange := checkJSON(j).verdicts(ProductSubscriberCheck)
 	return &SubscriberCheck{
-		CheckID:           j.CheckID,
-		Status:            j.Status,
-		PhoneNumber:       j.PhoneNumber,
-		CheckURL:          j.Links.CheckURL.Href,
-		Match:             match,
-		NoSIMChange:       noSIMChange,
-		NoSIMChangePeriod: j.NoSIMChangePeriod.duration(time.Minute),
-		SIMChangeWithin:   j.SIMChangeWithin.duration(time.Minute),
-		ChargeAmount:      j.ChargeAmount,
-		ChargeCurrency:    j.ChargeCurrency,
-		SnapshotBalance:   j.SnapshotBalance,
-		CreatedAt:         j.CreatedAt.Time,
-		UpdatedAt:         j.UpdatedAt.Time,
-		TTL:               j.TTL.duration(time.Second),
-		NetworkID:         j.NetworkID,
-		ErrorCode:         j.ErrorCode,
-		ReferenceID:       j.ReferenceID,
-		CallbackURL:       j.CallbackURL,
+		CheckID:         j.CheckID,
+		Status:          j.Status,
+		PhoneNumber:     j.PhoneNumber,
+		CheckURL:        j.Links.CheckURL.Href,
+		Match:           match,
+		NoSIMChange:     noSIMChange,
+		Period:          j.NoSIMChangePeriod.duration(time.Minute),
+		SIMChangeWithin: j.SIMChangeWithin.duration(time.Minute),
+		ChargeAmount:    j.ChargeAmount,
+		ChargeCurrency:  j.ChargeCurrency,
+		SnapshotBalance: j.SnapshotBalance,
+		CreatedAt:       j.CreatedAt.Time,
+		UpdatedAt:       j.UpdatedAt.Time,
+		TTL:             j.TTL.duration(time.Second),
+		NetworkID:       j.NetworkID,
+		ErrorCode:       j.ErrorCode,
+		ReferenceID:     j.ReferenceID,
+		CallbackURL:     j.CallbackURL,
 	}, nil
 }
