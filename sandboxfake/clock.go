@@ -31,8 +31,9 @@ func (s *Server) Advance(ctx context.Context, d time.Duration) error {
 	err := svc.advance(ctx, d)
 	if err != nil {
 		svc.recent.add(recent{kind: recentStopped, at: svc.clock.Now(), text: err.Error()})
+		return fmt.Errorf("sandboxfake: advance: %w", err)
 	}
-	return err
+	return nil
 }
 
 // WaitIdle waits until no delivery is in flight and no event is due now. It does not wait for
@@ -47,7 +48,10 @@ func (s *Server) WaitIdle(ctx context.Context) error {
 	defer svc.mu.Unlock()
 	w := &renewalWait{service: svc}
 	defer w.stop()
-	return svc.await(ctx, func() bool { return !svc.clock.Held() && svc.idle() && w.done() })
+	if err := svc.await(ctx, func() bool { return !svc.clock.Held() && svc.idle() && w.done() }); err != nil {
+		return fmt.Errorf("sandboxfake: wait idle: %w", err)
+	}
+	return nil
 }
 
 // awaitRenewals waits for token renewals as WaitIdle does.

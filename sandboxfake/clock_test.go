@@ -362,14 +362,14 @@ func TestServer_MethodsAfterClose(t *testing.T) {
 	srv.Reset()
 
 	_, awaited := srv.WaitDelivery(t.Context(), sandboxfake.Delivery.Acknowledged)
-	for name, err := range map[string]error{
-		"Advance":      srv.Advance(t.Context(), time.Second),
-		"WaitIdle":     srv.WaitIdle(t.Context()),
-		"Redeliver":    srv.Redeliver(t.Context(), "any"),
-		"WaitDelivery": awaited,
+	for operation, err := range map[string]error{
+		"advance":           srv.Advance(t.Context(), time.Second),
+		"wait idle":         srv.WaitIdle(t.Context()),
+		"redeliver":         srv.Redeliver(t.Context(), "any"),
+		"wait for delivery": awaited,
 	} {
-		if !errors.Is(err, sandboxfake.ErrClosed) {
-			t.Errorf("%s returned %v, want ErrClosed", name, err)
+		if want := "sandboxfake: " + operation + ": server closed"; !errors.Is(err, sandboxfake.ErrClosed) || !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("error = %v, want ErrClosed with the text %q", err, want)
 		}
 	}
 }

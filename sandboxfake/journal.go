@@ -335,7 +335,7 @@ func (s *Server) WaitDelivery(ctx context.Context, match func(Delivery) bool) (D
 		return false
 	})
 	if err != nil {
-		return Delivery{}, fmt.Errorf("%w: wait for delivery: no match among %d callbacks (%s)", err, len(svc.deliveries.entries), svc.lastAttempt())
+		return Delivery{}, fmt.Errorf("sandboxfake: wait for delivery: %w: no match among %d callbacks (%s)", err, len(svc.deliveries.entries), svc.lastAttempt())
 	}
 	return found, nil
 }
@@ -379,7 +379,7 @@ func (s *Server) redeliver(ctx context.Context, deliveryID string) (newID string
 		return "", fmt.Errorf("sandboxfake: redeliver: %w", err)
 	}
 	if svc.ended != nil {
-		return "", svc.ended
+		return "", fmt.Errorf("sandboxfake: redeliver: %w", svc.ended)
 	}
 	i := slices.IndexFunc(svc.deliveries.entries, func(d *delivery) bool { return d.ID == deliveryID })
 	if i < 0 {

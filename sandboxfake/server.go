@@ -45,12 +45,15 @@ type Server struct {
 	service atomic.Pointer[service]
 }
 
-// ErrClosed is returned by a method that is waiting when the server is closed, or that fails
-// because the server is already closed.
-var ErrClosed = errors.New("sandboxfake: the server is closed")
+// Errors of [Server.Advance], [Server.WaitIdle], [Server.WaitDelivery] and [Server.Redeliver], for
+// errors.Is.
+var (
+	// ErrClosed means that the server was closed before or during the call.
+	ErrClosed = errors.New("server closed")
 
-// ErrReset is returned by a method that is waiting when [Server.Reset] is called.
-var ErrReset = errors.New("sandboxfake: the server was reset")
+	// ErrReset means that [Server.Reset] was called during the call.
+	ErrReset = errors.New("server reset")
+)
 
 // New starts a server for a test, and closes it through tb.Cleanup. If the server cannot start, the
 // test fails.
@@ -107,7 +110,7 @@ func start(tb TB, opts []Option) (*Server, error) {
 		opts:         o,
 		tb:           tb,
 		recent:       o.recordFor(tb),
-		network:      memnet.New(certificates, o.inMemory, ErrClosed),
+		network:      memnet.New(certificates, o.inMemory, fmt.Errorf("sandboxfake: %w", ErrClosed)),
 		certificates: certificates,
 		keySource:    keys,
 	}

@@ -6,7 +6,6 @@ import (
 	"encoding/base64"
 	"encoding/binary"
 	"encoding/hex"
-	"fmt"
 	"net/http"
 	"sync"
 	"time"
@@ -146,7 +145,7 @@ func (s *service) await(ctx context.Context, done func() bool) error {
 		}
 		s.mu.Lock()
 		if err := ctx.Err(); err != nil && !done() {
-			return fmt.Errorf("sandboxfake: %w", err)
+			return err
 		}
 	}
 }
