@@ -21,9 +21,9 @@
 // redirect URL with a code. [RedirectHandler] verifies the redirect, and
 // [PhoneCheckService.Complete] exchanges the code for the result.
 //
-// Match and NoSIMChange of a check are a [Verdict]: yes, no or unknown. A match proves that a device
-// with the number opened the CheckURL, not that the person who asked for the check did. To sign in
-// people, use package checkflow, which binds a PhoneCheck to the session that started it.
+// Match and NoSIMChange of a check are a [Verdict]: yes, no or unknown. A match proves that a
+// device with the number opened the CheckURL, not that the person who asked for the check did. To
+// sign in people, use package checkflow, which binds a PhoneCheck to the session that started it.
 //
 // [PhoneCheckService.Get] returns [ErrNotFound] for a check that ended as EXPIRED or ERROR: see
 // [CheckStatus].

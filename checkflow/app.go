@@ -45,10 +45,10 @@ func NewApp(c Config) (*App, error) {
 
 // Start creates a check of p.Check.PhoneNumber and binds it to the session with token, the secret
 // token of the app's own session. If token is empty, as before a login, the result has a new random
-// token.
+// token. A token with fewer than 16 bytes is [ErrNotAllowed].
 //
 // Start requires a POST request. It rejects a request that a page of another origin sent: see
-// [http.CrossOriginProtection]. It logs the error. [StatusCode] returns the status of the response.
+// [http.CrossOriginProtection]. Start logs its error. To respond to it, use [StatusCode].
 func (a *App) Start(r *http.Request, token string, p StartParams) (*AppCheck, error) {
 	token = cmp.Or(token, rand.Text())
 	if len(token) < minToken {

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Flow is a check of one session.
+// Flow is a check of one session. It expires a minute after the check does.
 type Flow struct {
 	CheckID string
 	Owner   [32]byte // SHA-256 of the purpose and the session's token
@@ -132,7 +132,7 @@ type Store interface {
 	Claim(ctx context.Context, checkID string, owner [32]byte, revoke bool) (Flow, Reason, error)
 
 	// Finish applies Flow.Finish to the stored Flow.
-	Finish(ctx context.Context, checkID string) (bool, error)
+	Finish(ctx context.Context, checkID string) (finished bool, err error)
 }
 
 // Errors of a Store.

@@ -108,7 +108,7 @@ func isPage(u *url.URL) bool {
 // ends the former one of this browser. Return deletes the cookie, also that of a Start in another
 // tab whose response arrives while Return exchanges the code: that person starts again.
 //
-// Start logs the error. [StatusCode] returns the status of the response.
+// Start logs its error. To respond to it, use [StatusCode].
 func (web *Web) Start(w http.ResponseWriter, r *http.Request, p StartParams) (checkURL string, err error) {
 	setPrivate(w)
 	token := rand.Text()

@@ -27,8 +27,8 @@
 // # Time
 //
 // An examination sends up to about 200 messages, one after the other, and about half as many
-// without Strict. A receiver that limits the rate of key set requests, such as one with a
-// [signature.JWKS], takes up to two minutes longer, because the examination waits until the
+// without Strict. A receiver that limits the rate of key set requests, such as one with a JWKS of
+// package signature, takes up to two minutes longer, because the examination waits until the
 // receiver requests the key set again. In a bubble of [testing/synctest] these waits take no time.
 // Elsewhere, lower JWKSOptions.MinRefetch.
 //

@@ -74,7 +74,7 @@ type Receiver struct {
 	// accepted, is always examined.
 	Only []string
 
-	// Now returns the current time, for the dates of messages. Default time.Now.
+	// Now returns the current time, for the dates of messages. The default is [time.Now].
 	Now func() time.Time
 
 	// Progress is called before each rule and, with an empty rule, at the end. done is the number of

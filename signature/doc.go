@@ -1,8 +1,8 @@
 // Package signature verifies the callbacks and redirects that the service signs, and signs messages
 // for tests.
 //
-// Most programs use idverify.CallbackHandler and idverify.RedirectHandler, which also decode the
-// message. Use [Verifier] directly to handle the signed bytes yourself.
+// Most programs pass a [Verifier] to a handler of package idverify, inbox or checkflow, which also
+// decodes the message. Use the methods of Verifier to handle the signed bytes yourself.
 //
 // # Verify a callback
 //
@@ -19,7 +19,7 @@
 // # Verify a redirect
 //
 // [Verifier.RequireRedirect] does the same for redirects. Give the verifier of redirects a
-// [ReplayStore], so that a copy of a redirect is rejected:
+// [ReplayStore], so that a copy of a redirect is rejected; only package checkflow needs none:
 //
 //	verifier, err := signature.NewVerifier(keys, hosts, &signature.VerifierOptions{
 //		Replay: signature.NewMemoryReplayStore(0),

@@ -79,7 +79,8 @@ type JWKSOptions struct {
 	HTTPClient *http.Client
 
 	// MaxAge is the maximum time that a set is used before it is fetched again. It limits the max-age
-	// of the Cache-Control header, and so determines how soon a revoked key is rejected. Default 24 h.
+	// of the Cache-Control header, and so determines how soon a revoked key is rejected. The default
+	// is 24 h.
 	//
 	// The Age of the response is subtracted from its max-age. A result below one minute is raised to
 	// one minute. Without a max-age, a set is used for five minutes. MaxAge limits both.
@@ -87,21 +88,21 @@ type JWKSOptions struct {
 
 	// MinRefetch is the minimum time between fetches for key IDs that are not in the set. It is also
 	// the maximum delay after a failed fetch, and the age below which [JWKS.Refresh] does not fetch
-	// the set again. Default 30 s.
+	// the set again. The default is 30 s.
 	MinRefetch time.Duration
 
 	// MaxStale is how long the last valid set remains in use while fetches fail: its maximum age, see
-	// [JWKS.Age]. Default 24 h.
+	// [JWKS.Age]. The default is 24 h.
 	MaxStale time.Duration
 
-	// Now returns the current time. Default time.Now.
+	// Now returns the current time. The default is [time.Now].
 	Now func() time.Time
 
 	// Logger receives a record at level error for each failed fetch, even while the last valid set is
 	// still in use. It also receives one for each fetched set in which RSA keys are ignored because
 	// they are published twice or with private key parameters. Alert on both. Senders of messages
 	// cannot cause them, and a failed fetch is logged long before verification becomes unavailable.
-	// Default: nothing is logged.
+	// By default nothing is logged.
 	Logger *slog.Logger
 }
 

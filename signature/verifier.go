@@ -60,10 +60,10 @@ type VerifierOptions struct {
 	// Target returns the host and the request target (path and query) that the service sent, for use
 	// behind a proxy that changes them. If a result is empty, the value of r is used. Read the values
 	// only from headers that your own proxy always sets, such as X-Forwarded-Host. The verifier checks
-	// them like the values of the request. Default: r.Host and r.RequestURI.
+	// them like the values of the request. The defaults are r.Host and r.RequestURI.
 	Target func(r *http.Request) (host, requestURI string)
 
-	// Now returns the current time. Default time.Now.
+	// Now returns the current time. The default is [time.Now].
 	Now func() time.Time
 
 	// Logger receives a record for each message that [Verifier.RequireCallback] or
@@ -71,15 +71,15 @@ type VerifierOptions struct {
 	// "redirect"), reason (the name of the reason, such as "ErrHost") and error contain what the
 	// response does not. The level is error if the key source or the replay store is unavailable, or
 	// if middleware has consumed the body. It is warn for everything else, because a sender can cause
-	// it, for example with an invented key ID or by closing the connection. Default: nothing is
-	// logged.
+	// it, for example with an invented key ID or by closing the connection. By default nothing
+	// is logged.
 	Logger *slog.Logger
 
 	// Observe receives the result of each [Verifier.VerifyCallback] and [Verifier.VerifyRedirect],
 	// also of those in [Verifier.RequireCallback] and [Verifier.RequireRedirect], for example to count
 	// them. It is called after the decision and before the next handler, on the goroutine of the
 	// request and with its context. Calls may be concurrent. The response waits for Observe, so it
-	// must return quickly. Default: nothing is measured.
+	// must return quickly. By default nothing is measured.
 	//
 	// A panic in Observe does not change the result. It is recovered, and its type is logged to Logger
 	// at level error. A panic in Target, Now, Logger, the key source or the replay store continues to
