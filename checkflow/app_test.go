@@ -141,7 +141,7 @@ func TestApp_SignIn(t *testing.T) {
 	got := b.exchange(check.Token, check.CheckID, code)
 	again := b.exchange(check.Token, check.CheckID, code)
 
-	want := checkflow.Result{Verdict: idverify.VerdictYes, CheckID: check.CheckID, Number: victims, Data: "order 17"}
+	want := checkflow.Result{Verdict: idverify.VerdictYes, CheckID: check.CheckID, PhoneNumber: victims, Data: "order 17"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("result (-want +got):\n%s", diff)
 	}

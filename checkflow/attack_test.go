@@ -38,7 +38,7 @@ func TestWeb_SignIn(t *testing.T) {
 	if len(results) != 1 {
 		t.Fatalf("%d results, want 1", len(results))
 	}
-	want := checkflow.Result{Verdict: idverify.VerdictYes, CheckID: results[0].CheckID, Number: victims, Data: "order 17"}
+	want := checkflow.Result{Verdict: idverify.VerdictYes, CheckID: results[0].CheckID, PhoneNumber: victims, Data: "order 17"}
 	if diff := cmp.Diff(want, results[0]); diff != "" {
 		t.Errorf("result (-want +got):\n%s", diff)
 	}

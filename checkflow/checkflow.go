@@ -92,10 +92,10 @@ type Result struct {
 	Reason    Reason           // why Verdict is unknown, otherwise empty
 	ErrorCode string           // of the service if Reason is ReasonEnded, for example idverify.ErrorCodeNotMobileIP; may be empty
 
-	CheckID string
-	Number  string // the number that Start got, digits only; not verified unless Verdict is yes
-	Account string // the account that Start got from Config.Account: attach the number to this account
-	Data    string // StartParams.Data
+	CheckID     string
+	PhoneNumber string // the number that Start got, digits only; not verified unless Verdict is yes
+	Account     string // the account that Start got from Config.Account: attach the number to this account
+	Data        string // StartParams.Data
 }
 
 // StartParams contains the parameters of [Web.Start] and [App.Start].
@@ -258,7 +258,7 @@ func (b *binder) allowed(r *http.Request, token string, p *StartParams) (Flow, e
 	if err != nil {
 		return Flow{}, err
 	}
-	f := Flow{Owner: b.owner(token), State: StateStarted, Number: number, Data: p.Data}
+	f := Flow{Owner: b.owner(token), State: StateStarted, PhoneNumber: number, Data: p.Data}
 	if b.Account != nil {
 		f.Account = b.Account(r)
 		if f.Account == "" || len(f.Account) > maxAccount {
@@ -287,7 +287,7 @@ func (b *binder) create(ctx context.Context, f Flow, p idverify.PhoneCheckParams
 		return nil, 0, err
 	case check == nil || !validText(check.CheckID, maxCheckID) || check.CheckURL == "":
 		return nil, 0, errors.New("the created check has no Check URL or an unusable ID")
-	case !hasNumber(check, f.Number):
+	case !hasNumber(check, f.PhoneNumber):
 		return nil, 0, errors.New("the created check has another number (Config.Create must create a check of p.PhoneNumber)")
 	}
 	f.CheckID = check.CheckID
@@ -335,7 +335,7 @@ func (b *binder) claim(ctx context.Context, p ExchangeParams, ended, revoke bool
 // result can be reported; otherwise only its Reason is valid.
 func (b *binder) complete(r *http.Request, f Flow, code, errorCode string) (Result, bool) {
 	ctx := detach(r)
-	result := Result{CheckID: f.CheckID, Number: f.Number, Account: f.Account, Data: f.Data}
+	result := Result{CheckID: f.CheckID, PhoneNumber: f.PhoneNumber, Account: f.Account, Data: f.Data}
 	var err error
 	switch {
 	case b.Account != nil && b.Account(r) != f.Account:
@@ -385,7 +385,7 @@ func (b *binder) exchange(ctx context.Context, result *Result, code string) erro
 			err = errors.New("the code was not exchanged")
 		}
 	}
-	if err == nil && !hasNumber(check, result.Number) {
+	if err == nil && !hasNumber(check, result.PhoneNumber) {
 		err = errors.New("the check has another number than its flow")
 	}
 	switch {

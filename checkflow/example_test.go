@@ -45,7 +45,7 @@ func Example() {
 			return "/start.html" // or verify in another way
 		}
 		http.SetCookie(w, &http.Cookie{Name: "__Host-session", Value: rand.Text(), Path: "/", Secure: true, HttpOnly: true})
-		fmt.Println("signed in:", result.Number)
+		fmt.Println("signed in:", result.PhoneNumber)
 		return "/"
 	}))
 	visit(service, service.Handle("shop.example.com", mux))

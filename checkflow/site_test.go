@@ -132,7 +132,7 @@ func (s *site) report(w http.ResponseWriter, _ *http.Request, result checkflow.R
 		return ""
 	}
 	login := rand.Text()
-	s.users[login] = result.Number
+	s.users[login] = result.PhoneNumber
 	http.SetCookie(w, &http.Cookie{Name: "login", Value: login, Path: "/", Secure: true, HttpOnly: true})
 	return "/home"
 }

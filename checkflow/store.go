@@ -11,12 +11,12 @@ import (
 
 // Flow is a check of one session. It expires a minute after the check does.
 type Flow struct {
-	CheckID string
-	Owner   [32]byte // SHA-256 of the purpose and the session's token
-	State   State
-	Number  string // digits only
-	Account string // of Config.Account, or empty
-	Data    string // of the caller of Start; any bytes
+	CheckID     string
+	Owner       [32]byte // SHA-256 of the purpose and the session's token
+	State       State
+	PhoneNumber string // digits only
+	Account     string // of Config.Account, or empty
+	Data        string // of the caller of Start; any bytes
 }
 
 // State is the progress of a Flow. The zero State is that of a Flow that is not stored.
@@ -209,7 +209,7 @@ func (s *MemoryStore) Add(ctx context.Context, f Flow, ttl time.Duration) error 
 		return ErrFull
 	}
 	// A part of a string keeps the whole string in memory, such as a value of a large form.
-	for _, text := range []*string{&f.CheckID, &f.Number, &f.Account, &f.Data} {
+	for _, text := range []*string{&f.CheckID, &f.PhoneNumber, &f.Account, &f.Data} {
 		*text = strings.Clone(*text)
 	}
 	m := &memoryFlow{Flow: f, expiry: time.Now().Add(ttl)}

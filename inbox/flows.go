@@ -73,7 +73,7 @@ func (s *flows) add(ctx context.Context, f checkflow.Flow, ttl time.Duration) er
 	result, err := s.inbox.exec(ctx, "INSERT INTO idverify_flows (check_id, owner, state, phone_number, account, data, expires_at) VALUES ($1, $2, $3, $4, $5, $6, $7) "+
 		"ON CONFLICT (check_id) DO UPDATE SET owner = excluded.owner, state = excluded.state, phone_number = excluded.phone_number, "+
 		"account = excluded.account, data = excluded.data, expires_at = excluded.expires_at WHERE idverify_flows.expires_at <= $8",
-		f.CheckID, f.Owner[:], string(f.State), f.Number, []byte(f.Account), []byte(f.Data), now+max(ttl.Microseconds(), 1), now)
+		f.CheckID, f.Owner[:], string(f.State), f.PhoneNumber, []byte(f.Account), []byte(f.Data), now+max(ttl.Microseconds(), 1), now)
 	if err != nil {
 		return err
 	}
@@ -143,7 +143,7 @@ var errChanged = errors.New("flow changed")
 func (i *Inbox) readFlow(ctx context.Context, checkID string) (f checkflow.Flow, expires int64, err error) {
 	var owner, account, data []byte
 	err = i.queryRow(ctx, "SELECT check_id, owner, state, phone_number, account, data, expires_at FROM idverify_flows WHERE check_id = $1 AND expires_at > $2",
-		checkID, i.now()).Scan(&f.CheckID, &owner, &f.State, &f.Number, &account, &data, &expires)
+		checkID, i.now()).Scan(&f.CheckID, &owner, &f.State, &f.PhoneNumber, &account, &data, &expires)
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
 		return checkflow.Flow{}, 0, nil

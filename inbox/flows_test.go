@@ -79,7 +79,7 @@ func TestInbox_PurgeFlows(t *testing.T) {
 		var now atomic.Int64
 		checks := newInbox(t, db, d.dialect, &inbox.Options{Retention: -1, Now: func() time.Time { return time.UnixMicro(now.Load()) }})
 		for n := range 3 {
-			f := checkflow.Flow{CheckID: fmt.Sprint("check", n), State: checkflow.StateStarted, Number: "447700900000"}
+			f := checkflow.Flow{CheckID: fmt.Sprint("check", n), State: checkflow.StateStarted, PhoneNumber: "447700900000"}
 			if err := checks.Flows(0).Add(t.Context(), f, time.Duration(n+1)*time.Minute); err != nil {
 				t.Fatal(err)
 			}

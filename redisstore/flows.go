@@ -44,7 +44,7 @@ type storedFlow struct {
 }
 
 func encodeFlow(f checkflow.Flow, call string) (string, error) {
-	value, err := json.Marshal(storedFlow{f.Owner[:], f.State, f.Number, []byte(f.Account), []byte(f.Data), call})
+	value, err := json.Marshal(storedFlow{f.Owner[:], f.State, f.PhoneNumber, []byte(f.Account), []byte(f.Data), call})
 	return string(value), err
 }
 
@@ -54,7 +54,7 @@ func decodeFlow(checkID, value string) (checkflow.Flow, error) {
 	if err := json.Unmarshal([]byte(value), &s); err != nil || copy(f.Owner[:], s.Owner) != len(f.Owner) {
 		return checkflow.Flow{}, errors.New("the value of the key is not a flow (use Options.Prefix for nothing else)")
 	}
-	f.State, f.Number, f.Account, f.Data = s.State, s.Number, string(s.Account), string(s.Data)
+	f.State, f.PhoneNumber, f.Account, f.Data = s.State, s.Number, string(s.Account), string(s.Data)
 	return f, nil
 }
 

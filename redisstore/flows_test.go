@@ -200,7 +200,7 @@ func TestNewFlows_InvalidArguments(t *testing.T) {
 }
 
 func newFlow(checkID string) checkflow.Flow {
-	return checkflow.Flow{CheckID: checkID, Owner: sha256.Sum256([]byte("owner")), State: checkflow.StateStarted, Number: "447700900000"}
+	return checkflow.Flow{CheckID: checkID, Owner: sha256.Sum256([]byte("owner")), State: checkflow.StateStarted, PhoneNumber: "447700900000"}
 }
 
 func newFlows(t testing.TB, client redis.UniversalClient, opts *redisstore.Options) *redisstore.Flows {

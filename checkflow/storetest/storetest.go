@@ -52,7 +52,7 @@ var (
 )
 
 func newFlow() checkflow.Flow {
-	return checkflow.Flow{CheckID: rand.Text(), Owner: owner, State: checkflow.StateStarted, Number: "447700900000"}
+	return checkflow.Flow{CheckID: rand.Text(), Owner: owner, State: checkflow.StateStarted, PhoneNumber: "447700900000"}
 }
 
 // add stores a new flow.
@@ -203,7 +203,7 @@ func testAdd(t *testing.T, s checkflow.Store) {
 			events[step].call(t, s, f.CheckID)
 		}
 		again := f
-		again.Owner, again.Number = other, "447700900002"
+		again.Owner, again.PhoneNumber = other, "447700900002"
 
 		err := s.Add(t.Context(), again, ttl)
 

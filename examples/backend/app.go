@@ -31,7 +31,7 @@ func (s *shop) appSession(w http.ResponseWriter, r *http.Request) {
 	result := s.app.Exchange(r, params)
 	switch result.Verdict {
 	case idverify.VerdictYes:
-		token, err := s.newSession(r, result.Number)
+		token, err := s.newSession(r, result.PhoneNumber)
 		if err != nil {
 			respond(w, http.StatusServiceUnavailable, map[string]string{"error": "unavailable"})
 			return

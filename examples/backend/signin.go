@@ -111,7 +111,7 @@ func (s *shop) signIn(w http.ResponseWriter, r *http.Request) {
 func (s *shop) returned(w http.ResponseWriter, r *http.Request, result checkflow.Result) string {
 	switch result.Verdict {
 	case idverify.VerdictYes:
-		token, err := s.newSession(r, result.Number)
+		token, err := s.newSession(r, result.PhoneNumber)
 		if err != nil {
 			return s.url("/session?reason=unavailable")
 		}

@@ -69,7 +69,7 @@ func newSite(origin string, client *idverify.Client, verifier *signature.Verifie
 		}
 		session := login
 		session.Value = rand.Text()
-		users.Store(session.Value, result.Number)
+		users.Store(session.Value, result.PhoneNumber)
 		http.SetCookie(w, &session)
 		return "/account"
 	}))

@@ -178,7 +178,7 @@ func (r *run) load(t *testing.T, store checkflow.Store) []string {
 	defer r.sent.Store(int64(r.size))
 	var ids []string
 	for i := range r.size {
-		f := checkflow.Flow{CheckID: rand.Text(), Owner: owner, State: checkflow.StateStarted, Number: "447700900000"}
+		f := checkflow.Flow{CheckID: rand.Text(), Owner: owner, State: checkflow.StateStarted, PhoneNumber: "447700900000"}
 		for begin := time.Now(); ; {
 			err := store.Add(t.Context(), f, time.Hour)
 			if err == nil || errors.Is(err, checkflow.ErrExists) {

@@ -94,7 +94,7 @@ func (a *app) start(w http.ResponseWriter, r *http.Request) {
 func (a *app) returned(w http.ResponseWriter, _ *http.Request, result checkflow.Result) string {
 	switch result.Verdict {
 	case idverify.VerdictYes:
-		a.signIn(w, result.Number)
+		a.signIn(w, result.PhoneNumber)
 		return "/"
 	case idverify.VerdictNo:
 		return "/?reason=" + url.QueryEscape(string(noMatch))
