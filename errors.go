@@ -27,7 +27,7 @@ var (
 	// response after the request was written, also because of a timeout or cancellation. The error can
 	// also match another error, such as context.Canceled: test for ErrOutcomeUnknown first.
 	//
-	// Do not repeat the operation. After Create, find the check with FindByReferenceID; after
+	// Do not repeat the operation. After Create of a check, find it with FindByReferenceID; after
 	// Complete, Get it.
 	//
 	// The client does not send the request again: see [RetryPolicy]. Errors of GET, PUT and DELETE

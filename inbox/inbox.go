@@ -45,12 +45,12 @@ type Options struct {
 	OnResult func(ctx context.Context, tx *sql.Tx, e Entry) error
 
 	// Retention is how long entries are kept after they were processed. [Inbox.Purge] deletes older
-	// ones. Default 30 days; negative: entries are kept. Entries that are not processed, or whose
-	// processing has stopped, are always kept.
+	// ones. The default is 30 days; a negative Retention keeps all entries. Entries that are not
+	// processed, or whose processing has stopped, are always kept.
 	Retention time.Duration
 
-	// MaxAttempts is how often Work calls its function for an entry before it stops. Default 20,
-	// which takes about an hour and three quarters.
+	// MaxAttempts is how often Work calls its function for an entry before it stops. The default is
+	// 20, which takes about an hour and three quarters.
 	MaxAttempts int
 
 	// Observe receives an event for each verified callback, each result, each attempt of Work, and
@@ -62,10 +62,10 @@ type Options struct {
 	// Logger receives a record at level error for each failure that no method returns, and at level
 	// warn for callbacks of checks that are not stored, and for results of a clock that was ahead. It
 	// contains neither phone numbers nor addresses, except in the errors of your functions, which are
-	// logged unchanged. Default: nothing is logged.
+	// logged unchanged. By default nothing is logged.
 	Logger *slog.Logger
 
-	// Now returns the current time. Default time.Now.
+	// Now returns the current time. The default is [time.Now].
 	Now func() time.Time
 }
 

@@ -37,7 +37,7 @@ const (
 	OutcomeIgnored   Outcome = "ignored"   // callback of another check, product or status: acknowledged, not stored
 	OutcomeLost      Outcome = "lost"      // the check was not found: ended with StatusLost
 	OutcomeDone      Outcome = "done"      // the function of Work returned nil
-	OutcomeFailed    Outcome = "failed"    // not stored, or the function failed and is called again later, or its entry could not be stopped yet
+	OutcomeFailed    Outcome = "failed"    // the result is not stored or not processed yet: Err contains the reason
 	OutcomeStopped   Outcome = "stopped"   // the function is not called again: it failed MaxAttempts times, or its transaction ended before it returned
 )
 
