@@ -92,8 +92,8 @@ func ParseCallback(m *signature.Message) (*Callback, error) {
 //
 // handle must decide whether the check is yours: see [Callback]. If a CheckID is not stored, Create
 // may not have returned yet. Return an error while CreatedAt is recent, so that the service
-// retries, and nil afterwards, without acting on the callback. Package inbox, a module of its own,
-// has a handler that does this with a database.
+// retries, and nil afterwards, without acting on the callback. The handler of package inbox does
+// this with a database.
 //
 // handle may be called concurrently. It must return within ten seconds: the service does not retry
 // after a timeout.

@@ -39,10 +39,9 @@
 // retried only if the service cannot have processed it: see [RetryPolicy]. Every method returns
 // when its context is done.
 //
-// The default HTTP client uses the proxy in the environment variables HTTP_PROXY, HTTPS_PROXY and
-// NO_PROXY; [WithHTTPClient] replaces it. Nothing is logged without [WithLogger]. Errors and logs
-// never contain tokens, secrets, phone numbers or addresses, except in the error that your callback
-// function returns, which is logged unchanged.
+// Nothing is logged without [WithLogger]. Errors and logs never contain tokens, secrets, phone
+// numbers or addresses, except in the error that your callback function returns, which is logged
+// unchanged.
 //
 // # Errors
 //

@@ -95,17 +95,10 @@ func (s *SIMCheckService) All(ctx context.Context, o ListOptions) iter.Seq2[*SIM
 	return all(ctx, o, s.List)
 }
 
-// FindByReferenceID returns the SIMChecks whose ReferenceID is exactly referenceID, oldest first.
-// Use it to find the check of a [SIMCheckService.Create] that failed with [ErrOutcomeUnknown].
-//
-// The context of that Create is often done: pass another one.
-//
-// A check that is found exists and was charged, and contains its result. An empty result never
-// proves that no check was created or charged: checks that ended as ERROR are not listed, and the
-// lost request may still arrive. Therefore do not create the check again automatically.
-//
-// For an empty referenceID, or one that is not valid UTF-8, the error is [ErrBadRequest]. With
-// [WithLiveOnly], it is [ErrSandbox] if a check was not charged.
+// FindByReferenceID returns the SIMChecks whose ReferenceID is exactly referenceID, oldest first,
+// with their results. Use it to find the check of a [SIMCheckService.Create] that failed with
+// [ErrOutcomeUnknown]. An empty result never proves that no check was created or charged: see
+// [PhoneCheckService.FindByReferenceID].
 func (s *SIMCheckService) FindByReferenceID(ctx context.Context, referenceID string) ([]*SIMCheck, error) {
 	return findByReferenceID[simCheckJSON](ctx, s.api, wire.ListSIMChecks, referenceID, func(c *SIMCheck) (string, string, json.Number) {
 		return c.CheckID, c.ReferenceID, c.ChargeAmount

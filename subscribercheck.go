@@ -77,15 +77,8 @@ type SubscriberCheck struct {
 	CallbackURL     string // empty if the check uses the callback URL of the project
 }
 
-// Create starts a SubscriberCheck for p.PhoneNumber. The check has the status ACCEPTED. The device
-// must open its CheckURL over its mobile data connection within TTL.
-//
-// The service charges for each check that it accepts. Create therefore retries only if the service
-// cannot have accepted the check: see [RetryPolicy].
-//
-// Errors include [ErrOutcomeUnknown] (find the check with FindByReferenceID), [ErrPhoneFormat],
-// [ErrInsufficientBalance], [ErrIPMismatch], [ErrRateLimited], [ErrSandbox] with [WithLiveOnly],
-// and [*TokenError].
+// Create starts a SubscriberCheck for p.PhoneNumber as [PhoneCheckService.Create] starts a
+// PhoneCheck, with the same errors.
 func (s *SubscriberCheckService) Create(ctx context.Context, p SubscriberCheckParams) (*SubscriberCheck, error) {
 	return createCheck[subscriberCheckJSON](ctx, s.api, wire.CreateSubscriberCheck, createCheckJSON{
 		PhoneNumber: p.PhoneNumber,
