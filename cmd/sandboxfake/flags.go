@@ -55,7 +55,7 @@ type flags struct {
 	prices         map[idverify.Product]string
 	frozenAt       *time.Time // nil: the clock is not frozen
 	signatureDates string
-	callerIP       netip.Addr // of callers on a local address; zero: the address of the connection
+	callerIP       netip.Addr // of callers on a local address; zero means the address of the connection
 	phoneIPCheck   bool
 	extraScopes    []string
 	receiverCA     string

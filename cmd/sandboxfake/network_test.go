@@ -340,7 +340,7 @@ func TestLANAddress(t *testing.T) {
 	for _, row := range []struct {
 		name       string
 		interfaces list
-		want       string // empty: none
+		want       string // empty means none
 	}{
 		{"laptop", list{lo, docker, i("wlan0", up, "192.168.1.5", "2001:db8::5", "fe80::5"), vpn}, "192.168.1.5"},
 		{"first of two", list{lo, i("eth0", up, "10.0.0.5"), i("wlan0", up, "192.168.1.5")}, "10.0.0.5"},
@@ -783,21 +783,14 @@ func TestProgram_LANCode(t *testing.T) {
 	t.Parallel()
 	tooltest.Require(t, tooltest.Installed("zbarimg"), "run script/setup qr")
 	p := start(t, "-lan", "-addr", ":0", "-public-url", "https://sandbox.example.com:0")
-	var text strings.Builder
-	for !strings.Contains(text.String(), "Ctrl-C") {
-		line, err := p.stdout.ReadString('\n')
-		if err != nil {
-			t.Fatalf("the program prints %q: %v %s", text.String(), err, p.log.String())
-		}
-		text.WriteString(line)
-	}
-	publicURL := regexp.MustCompile(`https://sandbox\.example\.com:\d+`).FindString(text.String())
+	text := p.readUntil("Ctrl-C")
+	publicURL := regexp.MustCompile(`https://sandbox\.example\.com:\d+`).FindString(text)
 	p.stop(os.Interrupt)
 
 	got := tooltest.ReadQRCode(t, rasterize(t, p.log.String()))
 
 	if want := publicURL + "/_sandbox/ca"; publicURL == "" || got != want {
-		t.Errorf("the QR code contains %q, want %q, the page of the CA certificate\n%s", got, want, text.String())
+		t.Errorf("the QR code contains %q, want %q, the page of the CA certificate\n%s", got, want, text)
 	}
 }
 

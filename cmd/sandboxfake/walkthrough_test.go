@@ -1,15 +1,139 @@
 package main
 
 import (
+	"bufio"
 	"encoding/json"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/idverify/idverify-go/internal/tooltest"
+	"github.com/idverify/idverify-go/sandboxfake"
 )
+
+// pageCommand matches a command of the program in a page: a line of a block, or a code span.
+var pageCommand = regexp.MustCompile("(?m)(?:^|`|&& )(sandboxfake(?: [^\n`#]*)?)(?:`| *#|$)")
+
+// TestPages_Commands runs each command of the program in the pages, in bash. The ports, and the
+// names that a reader has to replace, are those of this test.
+func TestPages_Commands(t *testing.T) {
+	t.Parallel()
+	tooltest.Require(t, tooltest.Installed("bash", "mkfifo"), "install bash and coreutils")
+	commands := make(map[string]bool)
+	for _, page := range pages(t) {
+		for _, m := range pageCommand.FindAllStringSubmatch(readFile(t, page), -1) {
+			commands[strings.TrimSpace(m[1])] = true
+		}
+	}
+
+	for command := range commands {
+		t.Run(command, func(t *testing.T) {
+			t.Parallel()
+			p, dir := startPageCommand(t, command)
+
+			switch {
+			case regexp.MustCompile(`-(openapi|version|h)\b`).MatchString(command):
+				if err := p.cmd.Wait(); err != nil {
+					t.Errorf("the command fails: %v\n%s", err, p.log.String())
+				}
+				if strings.HasSuffix(command, "> service.json") && readFile(t, filepath.Join(dir, "service.json")) != string(sandboxfake.OpenAPI()) {
+					t.Error("service.json is not the description of the service")
+				}
+				return
+			case strings.HasSuffix(command, "> sandbox.json &"):
+				file, err := os.Open(filepath.Join(dir, "sandbox.json"))
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer file.Close()
+				p.stdout = bufio.NewReader(file)
+				p.readJSON()
+			default:
+				p.readUntil("Ctrl-C")
+			}
+			if code, _ := p.stop(os.Interrupt); code != 0 {
+				t.Errorf("exit code = %d, want 0\n%s", code, p.log.String())
+			}
+		})
+	}
+	if len(commands) < 8 {
+		t.Errorf("found the commands %v, want at least 8", commands)
+	}
+}
+
+// startPageCommand starts a command in a directory that contains proxy-ca.pem, and the pipe
+// sandbox.json, so that a test can wait for its first line.
+func startPageCommand(t *testing.T, command string) (p *program, dir string) {
+	t.Helper()
+	binary, err := buildProgram()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir = t.TempDir()
+	ca := newPair(t, time.Now().Add(time.Hour), "proxy.example.com")
+	if err := os.WriteFile(filepath.Join(dir, "proxy-ca.pem"), []byte(readFile(t, ca.certificate)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if output, err := exec.CommandContext(t.Context(), "mkfifo", filepath.Join(dir, "sandbox.json")).CombinedOutput(); err != nil {
+		t.Fatalf("mkfifo: %v\n%s", err, output)
+	}
+	script := strings.NewReplacer("127.0.0.1:8443", "127.0.0.1:0", "<the host of your tunnel>", "tunnel.example.com", " &", "").Replace(command)
+	shell := exec.CommandContext(t.Context(), "bash", "-c", "exec "+script)
+	shell.Dir = dir
+	shell.Env = append(os.Environ(), "PATH="+filepath.Dir(binary)+":"+os.Getenv("PATH"), "TMPDIR="+dir)
+	if strings.Contains(command, "-lan") { // also on a machine that has no network
+		shell.Env = append(shell.Env, "SANDBOXFAKE_ADDR=:0", "SANDBOXFAKE_PUBLIC_URL=https://sandbox.example.com:0")
+	}
+	return startCommand(t, shell), dir
+}
+
+// readUntil reads the output up to a line with the given text, and returns it.
+func (p *program) readUntil(text string) string {
+	p.t.Helper()
+	var output strings.Builder
+	for !strings.Contains(output.String(), text) {
+		line, err := p.stdout.ReadString('\n')
+		if err != nil {
+			p.t.Fatalf("the program prints %q: %v %s", output.String(), err, p.log.String())
+		}
+		output.WriteString(line)
+	}
+	return output.String()
+}
+
+// pages returns the paths of the pages for users.
+func pages(t *testing.T) []string {
+	t.Helper()
+	paths, err := filepath.Glob("../../docs/*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return append(paths, "../../README.md", "README.md")
+}
+
+// TestSandboxPage_ControlPlane runs the curl commands of docs/sandbox.md.
+func TestSandboxPage_ControlPlane(t *testing.T) {
+	t.Parallel()
+	tooltest.Require(t, tooltest.Installed("bash", "curl"), "run script/setup interop, which installs curl")
+	_, a := startJSON(t)
+	commands := regexp.MustCompile(`(?m)^curl .*$`).FindAllString(readFile(t, "../../docs/sandbox.md"), -1)
+
+	for _, command := range commands {
+		shell := exec.CommandContext(t.Context(), "bash", "-c", command+" -fsS")
+		shell.Env = append(os.Environ(), "URL="+a.URL, "CA="+a.CAFile, "CONTROL="+a.Token)
+		output, err := shell.CombinedOutput()
+		if err != nil || !json.Valid(output) {
+			t.Errorf("%s: %v\n%s", command, err, output)
+		}
+	}
+	if len(commands) < 2 {
+		t.Errorf("found %d commands, want at least 2", len(commands))
+	}
+}
 
 func TestWalkthrough_Curl(t *testing.T) {
 	t.Parallel()
