@@ -3,6 +3,8 @@ package doctest_test
 import (
 	"go/ast"
 	"go/token"
+	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -10,35 +12,225 @@ import (
 	"testing"
 )
 
-// TestRunbook_Commands verifies that the commands of the program idverify in the runbook exist, and
-// that the program has their flags.
-func TestRunbook_Commands(t *testing.T) {
-	t.Parallel()
-	commands, literals := programCommands(t)
-	text := readPage(t, runbookPage)
-	lines := codeSpans(codeBlock.ReplaceAllString(text, ""))
-	for _, block := range codeBlock.FindAllString(text, -1) {
-		lines = append(lines, strings.Split(block, "\n")...)
-	}
+// elsewhere lists the programs in commands that are not of this repository, and what runs them.
+var elsewhere = map[string]string{
+	"docker":       "nothing, as docs/sandbox.md says",
+	"oapi-codegen": "cmd/sandboxfake/openapitest",
+	"curl":         "cmd/sandboxfake, and TestTutorial",
+	"./shop":       "TestTutorial",
+	"node":         "receivertest", "python3": "receivertest",
+	"sha256sum": "script/reproduce",
+	"apt-get":   "script/setup",
+	"export":    "a shell", "wait": "a shell", "examination=$!": "a shell", "cd": "a shell", "tee": "a shell", "grep": "a shell", "cat": "a shell",
+	"timedatectl": "an operator", "chronyc": "an operator", "od": "an operator",
+}
 
-	found := 0
-	for _, line := range lines {
-		rest, ok := strings.CutPrefix(line, "idverify ")
-		if !ok {
-			continue
-		}
-		found++
-		if !slices.ContainsFunc(commands, func(c string) bool { return strings.HasPrefix(rest+" ", c+" ") }) {
-			t.Errorf("docs/%s: %q: the program has no such command, only %q", runbookPage, line, commands)
-		}
-		for _, match := range regexp.MustCompile(` -([a-z-]+)`).FindAllStringSubmatch(line, -1) {
-			if !literals[match[1]] {
-				t.Errorf("docs/%s: %q: the program has no flag -%s", runbookPage, line, match[1])
+// commandWord matches the beginning of a command in a code span or a text block.
+var commandWord = regexp.MustCompile(`^(?:[A-Z]+=\S+ )*(?:go (?:run|test|get|install|mod|build|work|list|tool) |(?:idverify|bash|docker|cd|apt-get|cat|npm|chronyc) \S|(?:sandboxfake|curl|od|grep|oapi-codegen|sha256sum) -|script/|timedatectl )`)
+
+// pageCommands returns the commands of a page, without comments: the lines of its shell blocks, the
+// lines of its text blocks that begin with "$", and its code spans.
+func pageCommands(t *testing.T, page string) (commands []string) {
+	t.Helper()
+	text := readPage(t, page)
+	for _, block := range codeBlock.FindAllString(text, -1) {
+		lines := strings.Split(block, "\n")
+		language := strings.Trim(lines[0], " `")
+		transcript := strings.Contains(block, "\n$ ")
+		for _, line := range lines[1 : len(lines)-1] {
+			line = strings.TrimSpace(line)
+			command, typed := strings.CutPrefix(line, "$ ")
+			command, _, _ = strings.Cut(command, " #")
+			if command != "" && command != "echo $?" && (language == "sh" || typed || !transcript && commandWord.MatchString(command+" ")) {
+				commands = append(commands, strings.TrimSpace(command))
 			}
 		}
 	}
-	if found < 5 {
-		t.Errorf("the runbook has %d commands, want at least 5", found)
+	for _, span := range codeSpans(codeBlock.ReplaceAllString(text, "")) {
+		if commandWord.MatchString(span + " ") {
+			commands = append(commands, span)
+		}
+	}
+	return commands
+}
+
+// TestPages_Commands verifies that each command of a page exists: programs, packages, tests,
+// benchmarks, scripts and flags. It runs none. Tests of cmd/idverify, cmd/sandboxfake, the examples and
+// TestTutorial run those that users copy, and compare the output that a page shows.
+func TestPages_Commands(t *testing.T) {
+	t.Parallel()
+	names, literals := programCommands(t)
+	found, used := 0, make(map[string]bool)
+	for _, page := range allPages(t) {
+		for _, line := range pageCommands(t, page) {
+			for command := range strings.SplitSeq(strings.ReplaceAll(line, " | ", " && "), "&& ") {
+				command = strings.TrimSpace(strings.Trim(command, "()&"))
+				command = regexp.MustCompile(`^(?:[A-Z_]+=\S+ )*`).ReplaceAllString(command, "")
+				words := strings.Fields(command)
+				found++
+				used[words[0]] = true
+				if problem := commandProblem(t, page, words, names, literals); problem != "" {
+					t.Errorf("docs/%s: %s: %s", page, line, problem)
+				}
+			}
+		}
+	}
+	if found < 100 {
+		t.Errorf("found %d commands, want at least 100", found)
+	}
+	for name := range elsewhere {
+		if !used[name] {
+			t.Errorf("no page has the command %s, which this test lists", name)
+		}
+	}
+}
+
+// allPages returns the paths of the pages, from docs.
+func allPages(t *testing.T) []string {
+	t.Helper()
+	pages := []string{"../README.md", "../CONTRIBUTING.md", "../SECURITY.md", "../cmd/sandboxfake/README.md"}
+	for _, pattern := range []string{"docs/*.md", "examples/*/README.md"} {
+		paths, err := filepath.Glob(filepath.Join(root, pattern))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, path := range paths {
+			rel, err := filepath.Rel(docs, path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			pages = append(pages, filepath.ToSlash(rel))
+		}
+	}
+	return pages
+}
+
+// commandProblem returns why a command does not exist, or "".
+func commandProblem(t *testing.T, page string, words []string, names []string, literals map[string]bool) string {
+	t.Helper()
+	rest := strings.Join(words[1:], " ")
+	switch words[0] {
+	case "idverify":
+		if words[1] != "help" && words[1] != "exmaine" && !slices.ContainsFunc(names, func(c string) bool { return strings.HasPrefix(rest+" ", c+" ") }) {
+			return "the program has no such command"
+		}
+		for _, m := range regexp.MustCompile(` -([a-z-]+)`).FindAllStringSubmatch(rest, -1) {
+			if !literals[m[1]] {
+				return "the program has no flag -" + m[1]
+			}
+		}
+	case "sandboxfake": // cmd/sandboxfake runs it
+	case "go":
+		return goProblem(t, page, words[1:])
+	case "bash", "script/check", "script/setup", "script/api", "script/nightly", "script/release", "script/release-check", "script/licenses":
+		script := words[0]
+		if script == "bash" {
+			script = words[1]
+		}
+		text, err := os.ReadFile(filepath.Join(root, script))
+		if err != nil {
+			return err.Error()
+		}
+		if script == "script/check" || script == "script/setup" {
+			for _, name := range words[1:] {
+				if !regexp.MustCompile(`(?m)^(?:check_|\t)` + name + `\)?\(?\)`).Match(text) {
+					return script + " has no " + name
+				}
+			}
+		}
+	default:
+		if elsewhere[words[0]] == "" {
+			return "no test runs it: add it to one, or to the list of this test"
+		}
+	}
+	return ""
+}
+
+// goProblem returns why the packages, tests or benchmarks of a command of go do not exist, or "".
+// Paths begin at the root of the repository, or at the directory that the command or page names.
+func goProblem(t *testing.T, page string, words []string) string {
+	t.Helper()
+	dir, run := root, ""
+	var paths []string
+	for i := 1; i < len(words); i++ {
+		switch word := words[i]; {
+		case word == "-C":
+			i++
+			dir = filepath.Join(root, words[i])
+		case word == "-run" || word == "-bench":
+			i++
+			if pattern := strings.Trim(words[i], "'"); pattern != "^$" {
+				run = pattern
+			}
+		case strings.HasPrefix(word, "github.com/idverify/idverify-go"):
+			path, _, _ := strings.Cut(strings.TrimPrefix(word, "github.com/idverify/idverify-go"), "@")
+			paths = append(paths, filepath.Join(root, path))
+		case strings.HasPrefix(word, "./"):
+			paths = append(paths, filepath.Join(dir, strings.TrimSuffix(word, "...")))
+		}
+	}
+	for _, path := range paths {
+		if files, err := filepath.Glob(filepath.Join(path, "*")); err != nil || len(files) == 0 {
+			return path + " does not exist"
+		}
+	}
+	if run != "" && !declaresTest(t, run) {
+		return "no test or benchmark has the name " + run
+	}
+	return ""
+}
+
+// declaresTest reports whether a test or benchmark of the repository has a name that matches each
+// alternative of a pattern.
+func declaresTest(t *testing.T, pattern string) bool {
+	t.Helper()
+	for alternative := range strings.SplitSeq(pattern, "|") {
+		name := regexp.MustCompile(alternative)
+		matches := false
+		for path, names := range declarations(t) {
+			for declared := range names {
+				matches = matches || strings.HasSuffix(path, "_test.go") && regexp.MustCompile("^(Test|Benchmark)").MatchString(declared) && name.MatchString(declared)
+			}
+		}
+		if !matches {
+			return false
+		}
+	}
+	return true
+}
+
+// TestRunbook_Queries verifies that the queries of the runbook use rules of docs/alerts.yaml.
+func TestRunbook_Queries(t *testing.T) {
+	t.Parallel()
+	rules := readPage(t, "alerts.yaml")
+	queries := regexp.MustCompile(`(?m)^sum by .*\((idverify:[a-z0-9:]+)`).FindAllStringSubmatch(readPage(t, runbookPage), -1)
+
+	for _, query := range queries {
+		if !strings.Contains(rules, "- record: "+query[1]+"\n") {
+			t.Errorf("docs/%s: %s: docs/alerts.yaml has no rule %s", runbookPage, query[0], query[1])
+		}
+	}
+	if len(queries) < 3 {
+		t.Errorf("found %d queries, want at least 3", len(queries))
+	}
+}
+
+// TestPages_Words limits the length of the pages.
+func TestPages_Words(t *testing.T) {
+	t.Parallel()
+	total := 0
+	for _, page := range allPages(t) {
+		words := len(strings.Fields(readPage(t, page)))
+		if page == "../README.md" && words > 1600 {
+			t.Errorf("README.md has %d words, want at most 1,600", words)
+		}
+		if page == "../README.md" || !strings.HasPrefix(page, "../") {
+			total += words
+		}
+	}
+
+	if total > 36_000 {
+		t.Errorf("README.md and docs have %d words, want at most 36,000: shorten them", total)
 	}
 }
 

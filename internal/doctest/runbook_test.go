@@ -55,7 +55,7 @@ func TestRunbook_NamesExist(t *testing.T) {
 
 	for _, span := range codeSpans(codeBlock.ReplaceAllString(readPage(t, runbookPage), "")) {
 		switch {
-		case strings.HasPrefix(span, "idverify "), span == "doctor": // TestRunbook_Commands
+		case strings.HasPrefix(span, "idverify "), span == "doctor": // TestPages_Commands
 		case strings.HasPrefix(span, "Idverify"):
 			if !slices.Contains(alerts, span) {
 				t.Errorf("docs/%s: docs/alerts.yaml defines no alert %s", runbookPage, span)
