@@ -100,7 +100,7 @@ type tokenFetch struct {
 	err        error
 	retryAfter time.Duration // see tokenRetryable
 	retryable  bool
-	pause      time.Duration // after the fetch; 0: none
+	pause      time.Duration // after the fetch; 0 means none
 	expiry     time.Time     // of the current token, if it was valid at the start and was not renewed
 }
 

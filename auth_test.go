@@ -447,7 +447,7 @@ func TestTokenError_Text(t *testing.T) {
 // outage is an http.RoundTripper whose token requests fail until up is set. Other requests are
 // successful. It is for tests in a synctest bubble.
 type outage struct {
-	status     int           // of failed token requests; 0: the connection fails
+	status     int           // of failed token requests; 0 means that the connection fails
 	retryAfter time.Duration // of failed token requests
 	latency    time.Duration // of token requests
 
@@ -520,7 +520,7 @@ func TestClient_TokenPause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, tt := range []struct {
 			maxWait time.Duration
-			want    []int // longest pauses in seconds; 0: MaxWait
+			want    []int // longest pauses in seconds; 0 means MaxWait
 		}{
 			{0, []int{1, 2, 4, 8, 10, 10, 1}},
 			{3 * time.Second, []int{1, 2, 3, 3, 3, 3, 1}},
@@ -604,7 +604,7 @@ func TestClient_TokenPauseFailsFast(t *testing.T) {
 	for _, tt := range []struct {
 		name     string
 		outage   *outage
-		deadline time.Duration // of the caller; 0: none
+		deadline time.Duration // of the caller; 0 means none
 		want     string
 	}{
 		{"deadline", &outage{status: 503}, 400 * time.Millisecond, "503 Service Unavailable: empty body (token requests are paused after a failure; retry after 1s) [request token-request-1]"},

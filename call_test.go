@@ -524,7 +524,7 @@ func TestRetryPolicy_RetryAfter(t *testing.T) {
 	for _, tt := range []struct {
 		name         string
 		retryAfter   string
-		deadline     time.Duration // 0: none
+		deadline     time.Duration // 0 means none
 		wantAttempts int32
 		min, max     time.Duration // duration of the call
 	}{

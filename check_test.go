@@ -157,7 +157,7 @@ type completeRow struct {
 	name     string
 	faults   []sandboxfake.Fault // of the nth exchange
 	wrong    bool                // the code is wrong
-	deadline time.Duration       // of the caller; 0: none
+	deadline time.Duration       // of the caller; 0 means none
 
 	sent    string  // the requests
 	unknown bool    // the error matches ErrOutcomeUnknown

@@ -239,7 +239,7 @@ type DecodeError struct {
 	scope     string          // of a token request
 	wrongHost bool            // the response is probably not from the token endpoint
 	unknown   *unknownOutcome // nil if the operation is idempotent
-	attempts  int             // 0: unknown
+	attempts  int             // 0 means unknown
 }
 
 // Error implements error.
@@ -271,10 +271,10 @@ type sendError struct {
 	written     bool            // the service may have received the whole request
 	unknown     *unknownOutcome // nil unless written, by an operation that is not idempotent
 	err         error           // redacted
-	text        string          // of err; empty: causeText(err)
+	text        string          // of err; empty means causeText(err)
 	budgetEmpty bool            // as in call
 	pause       time.Duration   // as in TokenError
-	attempts    int             // 0: unknown
+	attempts    int             // 0 means unknown
 }
 
 // Error implements error.
@@ -363,7 +363,7 @@ type errorMessage struct {
 	hint        string
 	budgetEmpty bool // as in call; appended to the hint
 	requestID   string
-	attempts    int // 0: unknown
+	attempts    int // 0 means unknown
 }
 
 func (m errorMessage) String() string {

@@ -29,7 +29,7 @@ func TestError_IsExactlyOneSentinel(t *testing.T) {
 	for _, tt := range []struct {
 		status   int
 		fragment string
-		want     error // nil: none
+		want     error // nil means none
 	}{
 		{400, "bad_request", idverify.ErrBadRequest},
 		{400, "phone_format_invalid", idverify.ErrPhoneFormat},
@@ -342,7 +342,7 @@ func TestError_Is(t *testing.T) {
 	for _, tt := range []struct {
 		status   int
 		fragment string
-		want     error // nil: none
+		want     error // nil means none
 		hint     string
 	}{
 		{400, "bad_request", idverify.ErrBadRequest, "correct the arguments"},
@@ -650,7 +650,7 @@ func TestTokenError_Is(t *testing.T) {
 	for _, tt := range []struct {
 		status int
 		code   string
-		want   error // nil: none
+		want   error // nil means none
 		hint   string
 	}{
 		{401, "invalid_client", idverify.ErrUnauthorized, "client ID and secret"},

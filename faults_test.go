@@ -94,8 +94,8 @@ type matrixTest struct {
 	ids     []string // result of prepare
 	names   int      // number of names used
 
-	failDial int           // number of the connection that fails, from 1; 0: none
-	timeout  time.Duration // of the caller; 0: none
+	failDial int           // number of the connection that fails, from 1; 0 means none
+	timeout  time.Duration // of the caller; 0 means none
 }
 
 // matrixOperation is an operation of the client. prepare creates the resources that do requires.
@@ -515,7 +515,7 @@ type outcomeTest struct {
 	base   string
 	cancel context.CancelFunc // cancels the caller's context
 
-	respond, token http.HandlerFunc // nil: no fault
+	respond, token http.HandlerFunc // nil means no fault
 }
 
 func newOutcomeTest(t *testing.T) *outcomeTest {
@@ -712,12 +712,12 @@ const (
 type outcomeFault struct {
 	name   string
 	effect effect
-	is     error // the sentinel that the error matches; nil: none
+	is     error // the sentinel that the error matches; nil means none
 
-	respond, token func(*outcomeTest) http.HandlerFunc  // of operations and of token requests; nil: no fault
+	respond, token func(*outcomeTest) http.HandlerFunc  // of operations and of token requests; nil means no fault
 	transport      func(*outcomeTest) http.RoundTripper // nil: the usual one
 	timeout        time.Duration                        // of the HTTP client
-	deadline       time.Duration                        // of the caller; 0: none
+	deadline       time.Duration                        // of the caller; 0 means none
 	canceled       bool                                 // the caller's context is canceled before the call
 	deletes        bool                                 // DELETE succeeds: it ignores the body
 	mismatch       bool                                 // only for operations that compare the response with the request

@@ -48,7 +48,7 @@ func TestPhoneCheckService_AllPages(t *testing.T) {
 		name      string
 		pages     [][]string
 		start     int
-		take      int // number of items before break; 0: all
+		take      int // number of items before break; 0 means all
 		want      string
 		wantPages string
 	}{

@@ -35,7 +35,7 @@ type settings struct {
 	liveOnly   bool
 	renewals   *renewals.Counter // nil unless package sandboxfake counts token renewals
 
-	attemptTimeout time.Duration // 0: none
+	attemptTimeout time.Duration // 0 means none
 }
 
 // WithHTTPClient sends every request, including token requests, with the Transport and Timeout of

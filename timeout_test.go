@@ -23,9 +23,9 @@ func TestClient_ReportsTimeoutOnlyAtDeadline(t *testing.T) {
 	for _, tt := range []struct {
 		name     string
 		after    time.Duration // when the transport fails
-		timeout  time.Duration // of the http.Client; 0: none
-		deadline time.Duration // of the caller's context; 0: none
-		want     error         // nil: the transport's error
+		timeout  time.Duration // of the http.Client; 0 means none
+		deadline time.Duration // of the caller's context; 0 means none
+		want     error         // nil means the transport's error
 		client   bool          // the error mentions the attempt timeout
 	}{
 		{"at once", 0, 10 * time.Second, 0, nil, false},

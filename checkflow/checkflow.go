@@ -198,8 +198,8 @@ func newBinder(kind string, c Config) (*binder, error) {
 	}, nil
 }
 
-// owner returns what a Store contains of the token of a session. It differs between the purposes of
-// a token.
+// owner returns the hash that identifies the session with token in a Store. It also depends on the
+// purpose and the redirect URL.
 func (b *binder) owner(token string) [32]byte {
 	return sha256.Sum256(fmt.Appendf(nil, "%s %q %q %s", b.kind, b.RedirectURL, b.Purpose, token))
 }

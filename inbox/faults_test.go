@@ -48,7 +48,7 @@ type faultyConnector struct {
 	mu    sync.Mutex // guards the fields below
 	fault *fault     // nil: no step fails
 	nth   int
-	steps []statement // since arm
+	steps []statement // since the last call of arm
 	down  bool
 }
 

@@ -25,7 +25,7 @@ import (
 // recorder accepts all messages, and records the first one.
 type recorder struct {
 	mu    sync.Mutex
-	first recorded // since take
+	first recorded // since the last call of take
 }
 
 type recorded struct {

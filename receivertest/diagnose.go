@@ -115,7 +115,7 @@ func (e *examination) unknownCheck(causes []Cause) []Cause {
 	return causes
 }
 
-// keySetCause returns what the requests for the key set reveal.
+// keySetCause returns the cause if the receiver has not requested the key set.
 func (e *examination) keySetCause() []Cause {
 	switch n, other := e.Keys.requested(); {
 	case n > 0:

@@ -264,7 +264,7 @@ func (e *examination) stillAccepts(ctx context.Context) (outcome, error) {
 var addedCheckIDs = []struct {
 	detail string
 	setup  func(*attack.Setup, string)   // before the message is signed; nil means no change
-	sent   func(*attack.Message, string) // after that
+	sent   func(*attack.Message, string) // after it is signed
 }{
 	{detail: "the redirect URL of a check of another customer contained the check ID of the session",
 		setup: func(s *attack.Setup, checkID string) {

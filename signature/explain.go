@@ -510,7 +510,7 @@ type dimension struct {
 type option struct {
 	value   string
 	found   string // of a Change; empty if this is the received value
-	fix     string // of a Change; empty: that of the part
+	fix     string // of a Change; empty means that of the part
 	general bool   // a later option with the same value has a more precise text
 }
 

@@ -150,7 +150,7 @@ func TestVerifier_ExplainSlowBody(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
 		parts   []string
-		timeout time.Duration // of the context; 0: none
+		timeout time.Duration // of the context; 0 means none
 		took    time.Duration
 		want    string // last line
 	}{

@@ -120,7 +120,7 @@ func request(tb testing.TB, m *attack.Message) *http.Request {
 	return r
 }
 
-// Changes of a message.
+// set, add, drop and edit return changes of a message.
 func set(name, value string) func(*attack.Message) {
 	return func(m *attack.Message) { m.Set(name, value) }
 }

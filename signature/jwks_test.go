@@ -445,7 +445,7 @@ func TestJWKS_FollowsSameHostRedirect(t *testing.T) {
 }
 
 // TestJWKS_RejectsOtherRedirects serves a valid key set at the target of each redirect.
-func TestJWKS_RejectsOtherRedirects(t *testing.T) {
+func TestJWKS_RejectsUnsafeRedirects(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
 		to   func(from string) string

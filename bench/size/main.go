@@ -110,8 +110,8 @@ func build(dir, program, cache string) (time.Duration, error) {
 	return goCommand(cache, "build", "-o", output, "./size/"+program)
 }
 
-// goCommand runs the go command with the given build cache; empty: the default one. It returns the
-// duration.
+// goCommand runs the go command with the given build cache, or the default one if it is empty. It
+// returns the duration.
 func goCommand(cache string, args ...string) (time.Duration, error) {
 	cmd := exec.Command("go", args...)
 	cmd.Env = os.Environ()

@@ -59,7 +59,7 @@ func run(ctx context.Context, out io.Writer) error {
 	_, err = console.TopUps.Create(ctx, idverify.TopUpParams{PaymentMethodID: "none-yet", Currency: "EUR", Amount: "25"})
 	rejected, ok := errors.AsType[*idverify.Error](err)
 	if !ok || !errors.Is(err, idverify.ErrConflict) {
-		return fmt.Errorf("top up before the company details: want ErrConflict, got %w", err)
+		return fmt.Errorf("top up before the company details: got %w, want ErrConflict", err)
 	}
 	fmt.Fprintf(out, "3. Top-up failed: %s: %s\n", rejected.Code(), rejected.Detail)
 

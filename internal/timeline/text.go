@@ -51,7 +51,7 @@ func (t *Timeline) WriteText(w io.Writer) error {
 	return err
 }
 
-// textHeading returns the first line.
+// textHeading returns the line above the events.
 func (t *Timeline) textHeading(shown int) string {
 	all := t.Earlier + len(t.Events)
 	switch {

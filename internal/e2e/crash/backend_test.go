@@ -252,7 +252,7 @@ func (b *backend) createUnbound(ctx context.Context, s signUp, reference string)
 	return visit{Reference: reference, CheckID: check.CheckID, CheckURL: check.CheckURL, Early: true}, check.TTL, nil
 }
 
-// act acts on a result: first outside of the database, then in it.
+// act performs the effects of a result: first outside of the database, then in it.
 func (b *backend) act(ctx context.Context, tx *sql.Tx, e inbox.Entry) error {
 	if err := b.actOutside(ctx, e.Reference, e.CheckID); err != nil {
 		return err
