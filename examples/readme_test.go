@@ -296,16 +296,16 @@ var (
 
 func TestDocs_Links(t *testing.T) {
 	t.Parallel()
-	top, err := filepath.Glob("../*.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	docs, err := filepath.Glob("../docs/*.md")
-	if err != nil {
-		t.Fatal(err)
+	var documents []string
+	for _, pattern := range []string{"../*.md", "../docs/*.md", "*/README.md", "../cmd/*/README.md"} {
+		found, err := filepath.Glob(pattern)
+		if err != nil {
+			t.Fatal(err)
+		}
+		documents = append(documents, found...)
 	}
 
-	for _, document := range append(top, docs...) {
+	for _, document := range documents {
 		for _, m := range link.FindAllStringSubmatch(fence.ReplaceAllString(read(t, document), ""), -1) {
 			if strings.HasPrefix(m[1], "https://") {
 				continue

@@ -2,9 +2,15 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
+	"io"
+	"net"
 	"net/http"
+	"net/http/cookiejar"
 	"net/url"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -29,6 +35,58 @@ func TestSignIn(t *testing.T) {
 	}
 	if got := page.Request.URL.Path; got != "/account" { // a number that ends in 13 leads to "/"
 		t.Errorf("page after the sign-in = %s, want /account", got)
+	}
+}
+
+// TestMain_SignsIn runs the program of README.md, and signs in with a browser that continues after
+// the warning of the certificate.
+func TestMain_SignsIn(t *testing.T) {
+	t.Parallel()
+	var config net.ListenConfig
+	port, err := config.Listen(t.Context(), "tcp", "localhost:8080")
+	if err != nil {
+		t.Skip(err) // another program has the port
+	}
+	port.Close()
+	binary := filepath.Join(t.TempDir(), "signin")
+	if output, err := exec.CommandContext(t.Context(), "go", "build", "-o", binary, ".").CombinedOutput(); err != nil {
+		t.Fatalf("build: %v\n%s", err, output)
+	}
+	program := exec.CommandContext(t.Context(), binary)
+	if err := program.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		program.Process.Kill()
+		program.Wait()
+	})
+	jar, err := cookiejar.New(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	browser := &http.Client{Jar: jar, Timeout: time.Minute, Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	for { // until the program listens
+		conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", "localhost:8080")
+		if err == nil {
+			conn.Close()
+			break
+		}
+		if ctx.Err() != nil {
+			t.Fatal(err)
+		}
+	}
+
+	page, err := browser.PostForm("http://localhost:8080/start", url.Values{"number": {"+44 7700 900 012"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer page.Body.Close()
+	body, err := io.ReadAll(page.Body)
+
+	if want := "Signed in: 447700900012\n"; err != nil || string(body) != want {
+		t.Errorf("page after the sign-in = %q, error %v, want %q", body, err, want)
 	}
 }
 
