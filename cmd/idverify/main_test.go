@@ -443,3 +443,44 @@ func TestProgram_ReadmeCommand(t *testing.T) {
 
 	got.expect(t, exitOK, []string{"Result  match"}, nil)
 }
+
+// pageCommand matches a command in a block or a code span of a page. Other tests run examine and
+// conform.
+var pageCommand = regexp.MustCompile("(?m)(?:^ *(?:\\$ )?(?:IDVERIFY_BASE_URL=\\S+ )?|`)idverify ((?:check|doctor|explain|help|reachability|token|version)\\b[^\n`#]*)")
+
+// TestPages_Commands runs the commands of the pages with a fake of the service.
+func TestPages_Commands(t *testing.T) {
+	t.Parallel()
+	_, env := newService(t)
+	pages, err := filepath.Glob("../../docs/*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	commands := make(map[string]bool)
+	for _, page := range append(pages, "../../README.md") {
+		for _, m := range pageCommand.FindAllStringSubmatch(readText(t, page), -1) {
+			commands[strings.TrimSpace(m[1])] = true
+		}
+	}
+	delete(commands, "explain") // the name of the command: it reads a request
+
+	for command := range commands {
+		t.Run(command, func(t *testing.T) {
+			t.Parallel()
+			text, path, found := strings.Cut(command, " < ")
+			stdin := ""
+			if found {
+				stdin = readText(t, filepath.Join("testdata/explain", filepath.Base(path)))
+			}
+
+			got := runProgram(t, env, stdin, shellWords(text)...)
+
+			if got.code == exitUsage && !strings.Contains(got.stderr, "set -yes") {
+				t.Errorf("exit code %d\n%s", got.code, got.stderr)
+			}
+		})
+	}
+	if len(commands) < 20 {
+		t.Errorf("found %d commands, want at least 20", len(commands))
+	}
+}

@@ -14,7 +14,7 @@ import (
 
 // elsewhere lists the programs in commands that are not of this repository, and what runs them.
 var elsewhere = map[string]string{
-	"docker":       "nothing, as docs/sandbox.md says",
+	"docker":       "only the build, as docs/sandbox.md says",
 	"oapi-codegen": "cmd/sandboxfake/openapitest",
 	"curl":         "cmd/sandboxfake, and TestTutorial",
 	"./shop":       "TestTutorial",
@@ -55,8 +55,8 @@ func pageCommands(t *testing.T, page string) (commands []string) {
 }
 
 // TestPages_Commands verifies that each command of a page exists: programs, packages, tests,
-// benchmarks, scripts and flags. It runs none. Tests of cmd/idverify, cmd/sandboxfake, the examples and
-// TestTutorial run those that users copy, and compare the output that a page shows.
+// benchmarks, scripts and flags. Tests of cmd/idverify, cmd/sandboxfake, the examples and the
+// tutorial run the commands for users, and compare the output that a page shows.
 func TestPages_Commands(t *testing.T) {
 	t.Parallel()
 	names, literals := programCommands(t)
