@@ -15,7 +15,7 @@ import (
 // elsewhere lists the programs in commands that are not of this repository, and what runs them.
 var elsewhere = map[string]string{
 	"docker":       "only the build, as docs/sandbox.md says",
-	"oapi-codegen": "cmd/sandboxfake/openapitest",
+	"oapi-codegen": "internal/e2e/openapi",
 	"curl":         "cmd/sandboxfake, and TestTutorial",
 	"./shop":       "TestTutorial",
 	"node":         "receivertest", "python3": "receivertest",
