@@ -2,9 +2,14 @@ package idverify
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
+	"sync"
+	"time"
 
+	"github.com/idverify/idverify-go/internal/redact"
 	"github.com/idverify/idverify-go/internal/wire"
 	"github.com/idverify/idverify-go/signature"
 	"golang.org/x/oauth2"
@@ -106,4 +111,53 @@ func (c *Client) JWKSURL() string { return c.api.base + wire.JWKS.Path }
 // matches [ErrBadRequest].
 func (c *Client) Token(ctx context.Context, scopes ...Scope) (*oauth2.Token, error) {
 	return c.api.token(ctx, scopes)
+}
+
+// readyTimeout is less than a second, the usual timeout of a readiness probe.
+const readyTimeout = 500 * time.Millisecond
+
+// ReadyHandler returns a handler for a readiness probe. It responds with 204 if the service does
+// not reject the credentials of c and each of checks returns nil. Otherwise it responds with 503,
+// and logs the errors at level warn. For example, checks are [signature.JWKS.Ready] and
+// [database/sql.DB.PingContext].
+//
+// The credentials are tested for scopes, those of your products, or for those of the three checks
+// if there are none: see [Client.CheckCredentials]. Only an error that matches [ErrUnauthorized] or
+// [ErrForbidden] counts, so an outage of the service does not make a process unready.
+//
+// The checks run at the same time. Their context ends after 500 ms, and they must return then.
+func (c *Client) ReadyHandler(scopes []Scope, checks ...func(context.Context) error) http.Handler {
+	checks = append([]func(context.Context) error{func(ctx context.Context) error {
+		if err := c.CheckCredentials(ctx, scopes...); errors.Is(err, ErrUnauthorized) || errors.Is(err, ErrForbidden) {
+			return err
+		}
+		return nil
+	}}, checks...)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		ctx, cancel := context.WithTimeout(r.Context(), readyTimeout)
+		defer cancel()
+		errs := make([]error, len(checks))
+		var all sync.WaitGroup
+		for n, check := range checks {
+			all.Go(func() { errs[n] = runCheck(ctx, check) })
+		}
+		all.Wait()
+		if err := errors.Join(errs...); err != nil {
+			c.api.logger.LogAttrs(r.Context(), slog.LevelWarn, "idverify: not ready", slog.String("error", redact.ErrorText(err)))
+			http.Error(w, "not ready", http.StatusServiceUnavailable)
+			return
+		}
+		w.WriteHeader(http.StatusNoContent)
+	})
+}
+
+// runCheck calls check, and returns a panic in it as an error: it would end the program, because
+// check does not run on the goroutine of the request.
+func runCheck(ctx context.Context, check func(context.Context) error) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("panic in %s: %s", redact.PanicSite(), redact.PanicText(p))
+		}
+	}()
+	return check(ctx)
 }

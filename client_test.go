@@ -660,3 +660,95 @@ func TestClient_NewJWKSOptions(t *testing.T) {
 		}
 	})
 }
+
+func TestClient_ReadyHandler(t *testing.T) {
+	t.Parallel()
+	down, hangs := sandboxfake.Fault{Status: http.StatusServiceUnavailable}, sandboxfake.Fault{Latency: time.Minute}
+	for _, tt := range []struct {
+		name  string
+		token *sandboxfake.Fault // of each token request
+		jwks  *sandboxfake.Fault // of each request for the key set
+		age   time.Duration      // of the key set; 0 if it was not fetched
+		check func(context.Context) error
+		log   string        // "" if the process is ready
+		took  time.Duration // the time until the response
+	}{
+		{name: "ready"},
+		{name: "token endpoint down", token: &down},
+		{name: "token endpoint hangs", token: &hangs, took: 500 * time.Millisecond},
+		{name: "credentials rejected", token: &sandboxfake.Fault{Status: 401, Code: "invalid_client"}, log: "invalid_client"},
+		{name: "scope rejected", token: &sandboxfake.Fault{Status: 400, Code: "invalid_scope"}, log: "invalid_scope"},
+		{name: "no key set", jwks: &down, log: "signature: key lookup: verification unavailable"},
+		{name: "no key set yet", jwks: &hangs, log: "signature: key lookup", took: 500 * time.Millisecond},
+		{name: "old key set", jwks: &hangs, age: 23 * time.Hour},
+		{name: "key set too old", jwks: &down, age: 25 * time.Hour, log: "signature: key lookup"},
+		{name: "check fails", check: func(context.Context) error { return errors.New("no room for 447700900012") }, log: "no room for"},
+		{name: "check panics", check: func(context.Context) error { panic(http.ErrAbortHandler) }, log: "panic in"},
+		{name: "check waits", check: func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }, log: "deadline exceeded", took: 500 * time.Millisecond},
+		{name: "outage of everything but the check", token: &hangs, jwks: &hangs, age: 23 * time.Hour, check: context.Context.Err, took: 500 * time.Millisecond},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				srv := sandboxfake.New(t, sandboxfake.WithInMemory())
+				var log strings.Builder
+				client := srv.Client(idverify.WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
+				keys := must(client.NewJWKS(nil))(t)
+				if tt.age > 0 {
+					if err := keys.Ready(t.Context()); err != nil {
+						t.Fatal(err)
+					}
+					time.Sleep(tt.age)
+				}
+				for operation, fault := range map[string]*sandboxfake.Fault{"token.create": tt.token, "jwks.get": tt.jwks} {
+					if fault != nil {
+						srv.Inject(sandboxfake.Match{Operation: operation, Repeat: true}, *fault)
+					}
+				}
+				checks := []func(context.Context) error{keys.Ready}
+				if tt.check != nil {
+					checks = append(checks, tt.check)
+				}
+				w, began := httptest.NewRecorder(), time.Now()
+
+				client.ReadyHandler(nil, checks...).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/readyz", nil))
+
+				if took := time.Since(began); took != tt.took {
+					t.Errorf("response after %s, want %s", took, tt.took)
+				}
+				if tt.log == "" {
+					if w.Code != http.StatusNoContent || strings.Contains(log.String(), "idverify: not ready") {
+						t.Errorf("response %d, want 204; log:\n%s", w.Code, &log)
+					}
+					return
+				}
+				if w.Code != http.StatusServiceUnavailable || w.Body.String() != "not ready\n" {
+					t.Errorf("response %d %q, want 503 without details", w.Code, w.Body)
+				}
+				if !strings.Contains(log.String(), `level=WARN msg="idverify: not ready"`) || !strings.Contains(log.String(), tt.log) || strings.Contains(log.String(), "447700900012") {
+					t.Errorf("log = %s, want the reason %q, without the number", &log, tt.log)
+				}
+			})
+		})
+	}
+}
+
+// A ready process sends no request for a probe.
+func TestClient_ReadyHandlerScopes(t *testing.T) {
+	t.Parallel()
+	srv := sandboxfake.New(t, sandboxfake.WithInMemory())
+	client := srv.Client()
+	ready := client.ReadyHandler([]idverify.Scope{idverify.ScopePhoneCheck}, must(client.NewJWKS(nil))(t).Ready)
+
+	for range 3 {
+		w := httptest.NewRecorder()
+		ready.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/readyz", nil))
+		if w.Code != http.StatusNoContent {
+			t.Errorf("response %d, want 204", w.Code)
+		}
+	}
+
+	if n := len(srv.Requests()); n != 2 {
+		t.Errorf("%d requests, want 2: a token and the key set", n)
+	}
+}

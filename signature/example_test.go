@@ -265,32 +265,18 @@ func ExampleNewJWKS() {
 }
 
 // A readiness probe. A process without a usable key set cannot verify messages.
-func ExampleJWKS_Refresh() {
+func ExampleJWKS_Ready() {
 	service := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		fmt.Fprint(w, keySet(jwk("key-1", "service-1")))
 	}))
 	defer service.Close()
-	const maxStale = 24 * time.Hour
-	keys, err := signature.NewJWKS(service.URL, &signature.JWKSOptions{HTTPClient: service.Client(), MaxStale: maxStale})
+	keys, err := signature.NewJWKS(service.URL, &signature.JWKSOptions{HTTPClient: service.Client()})
 	if err != nil {
 		log.Fatal(err)
 	}
-	ready := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		ctx, cancel := context.WithTimeout(r.Context(), time.Second)
-		defer cancel()
-		if err := keys.Refresh(ctx); err != nil {
-			if age, fetched := keys.Age(); !fetched || age > maxStale {
-				http.Error(w, "no key set", http.StatusServiceUnavailable)
-				return
-			}
-		}
-		w.WriteHeader(http.StatusNoContent)
-	})
 
-	w := httptest.NewRecorder()
-	ready.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/readyz", nil))
-	fmt.Println(w.Code)
-	// Output: 204
+	fmt.Println(keys.Ready(context.Background()))
+	// Output: <nil>
 }
 
 // Record the age of the key set as a metric. It grows while fetches fail.

@@ -291,13 +291,52 @@ func (j *JWKS) join(ctx context.Context, forUnknownKey bool) (*fetch, error) {
 	return f, nil
 }
 
+// Ready returns nil if j has keys with which messages can be verified. Use it for a readiness
+// probe, for example with Client.ReadyHandler of package idverify.
+//
+// Ready fetches the set if there is none, or if its max-age has passed. In an outage of the service
+// it returns nil until MaxStale, and does not wait for the fetch. Without a usable set, it waits
+// for the fetch or until ctx is done; then the fetch continues for the next call. The error wraps
+// [ErrKeySource].
+func (j *JWKS) Ready(ctx context.Context) error {
+	f, err := j.ready(ctx)
+	if f != nil {
+		select {
+		case <-f.done:
+			err = f.err
+		case <-ctx.Done():
+			err = wrapError(ErrKeySource, "get key set", ctx.Err())
+		}
+	}
+	if err != nil {
+		return withOperation("key.lookup", err)
+	}
+	return nil
+}
+
+// ready returns the fetch to wait for, or nil if the last valid set can be used. It releases the
+// lock even if the caller's clock panics.
+func (j *JWKS) ready(ctx context.Context) (*fetch, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	set, now := j.current.Load(), j.now()
+	if set != nil && set.fresh(now) {
+		return nil, nil
+	}
+	f, err := j.join(ctx, false)
+	if set != nil && set.usable(now, j.maxStale) {
+		return nil, nil
+	}
+	return f, err
+}
+
 // refreshOperation is the Operation of the errors of JWKS.Refresh.
 const refreshOperation = "key_set.refresh"
 
-// Refresh fetches the key set now, unless the last valid set is younger than MinRefetch. Use it for
-// a readiness probe, and to reject a removed key before the max-age of the set has passed. After
-// Refresh returns nil, a key no longer verifies if the service removed it at least MinRefetch and
-// 10 s before the call. The 10 s cover the timeout of a fetch and the resolution of the Age header.
+// Refresh fetches the key set now, unless the last valid set is younger than MinRefetch. Use it to
+// reject a removed key before the max-age of the set has passed. After Refresh returns nil, a key
+// no longer verifies if the service removed it at least MinRefetch and 10 s before the call. The
+// 10 s cover the timeout of a fetch and the resolution of the Age header.
 //
 // A cache between you and the service may ignore the request for a new copy. If the Age of the
 // response is MinRefetch or more, Refresh uses the set but returns an error. Until MinRefetch has
@@ -309,7 +348,7 @@ const refreshOperation = "key_set.refresh"
 // are not in the set. If ctx is done, Refresh returns an error and the fetch continues.
 //
 // The error wraps [ErrKeySource], and that of ctx if ctx is done. It does not mean that
-// verification is unavailable: the last valid set remains in use until MaxStale. See [JWKS.Age].
+// verification is unavailable: the last valid set remains in use until MaxStale. See [JWKS.Ready].
 func (j *JWKS) Refresh(ctx context.Context) error {
 	f, err := j.refresh(ctx)
 	if f != nil {

@@ -312,20 +312,41 @@ func TestJWKS_AgeByBothClocks(t *testing.T) {
 	}
 }
 
-// TestJWKS_ReadyUntilMaxStale runs the readiness probe of docs/production.md in an outage.
+// A probe that waits for less than a fetch takes succeeds at last, and costs a request per max-age.
+func TestJWKS_ReadyRequests(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		server := new(bubbleKeys)
+		j := server.jwks(t)
+		began, waits := time.Now(), 0
+
+		for time.Since(began) < 11*time.Minute { // a set is used for five
+			ctx, cancel := context.WithTimeout(t.Context(), 600*time.Millisecond)
+			before := time.Now()
+			err := j.Ready(ctx)
+			cancel()
+			if time.Since(before) > 0 {
+				waits++
+			}
+			if first := before.Equal(began); (err != nil) != first || first && !(errors.Is(err, signature.ErrKeySource) && errors.Is(err, context.DeadlineExceeded)) {
+				t.Fatalf("after %s: error = %v, want ErrKeySource and DeadlineExceeded from the first call only", before.Sub(began), err)
+			}
+			time.Sleep(100 * time.Millisecond)
+		}
+		synctest.Wait()
+
+		if len(server.requests) != 3 || waits != 2 {
+			t.Errorf("%d requests, %d calls that waited; want 3, and 2 because a set that is too old is used during its fetch", len(server.requests), waits)
+		}
+	})
+}
+
 func TestJWKS_ReadyUntilMaxStale(t *testing.T) {
 	t.Parallel()
 	const maxStale = time.Hour
 	s := newKeyServer(t, jwk("a", "service-1"))
 	s.respond(respondWith(503, "", ""))
 	j := s.jwks(t, signature.JWKSOptions{MaxStale: maxStale})
-	probe := func() bool {
-		if j.Refresh(t.Context()) == nil {
-			return true
-		}
-		age, fetched := j.Age()
-		return fetched && age <= maxStale
-	}
 	type step struct {
 		name  string
 		wait  time.Duration
@@ -347,8 +368,8 @@ func TestJWKS_ReadyUntilMaxStale(t *testing.T) {
 		}
 		s.advance(st.wait)
 
-		if got := probe(); got != st.ready {
-			t.Errorf("%s: ready = %v, want %v", st.name, got, st.ready)
+		if err := j.Ready(t.Context()); (err == nil) != st.ready || err != nil && !errors.Is(err, signature.ErrKeySource) {
+			t.Errorf("%s: error = %v, want none: %v", st.name, err, st.ready)
 		}
 		if _, err := j.PublicKey(t.Context(), "a"); (err == nil) != st.ready {
 			t.Errorf("%s: lookup error = %v, want one only if not ready", st.name, err)

@@ -52,7 +52,7 @@ func (s *shop) handler() (http.Handler, error) {
 		"POST /verification-method": http.HandlerFunc(s.verificationMethod),
 		"POST /callbacks":           s.checks.Handler(s.verifier),
 		"GET /livez":                http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }),
-		"GET /readyz":               http.HandlerFunc(s.readyz),
+		"GET /readyz":               s.client.ReadyHandler(nil, s.keys.Ready, s.db.PingContext, s.running),
 	} {
 		mux.Handle(pattern, traced(pattern, h))
 	}
@@ -63,19 +63,6 @@ func (s *shop) handler() (http.Handler, error) {
 		return nil, err
 	}
 	return protection.Handler(mux), nil
-}
-
-func (s *shop) readyz(w http.ResponseWriter, r *http.Request) {
-	err := errors.New("stopping")
-	if !s.stopping.Load() {
-		err = s.ready(r.Context())
-	}
-	if err != nil {
-		s.log.WarnContext(r.Context(), "not ready", "error", err)
-		respond(w, http.StatusServiceUnavailable, map[string]string{"error": "not_ready"})
-		return
-	}
-	w.WriteHeader(http.StatusNoContent)
 }
 
 // plan stores a row of the shop and plans its check in one transaction, before the check is

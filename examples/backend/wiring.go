@@ -65,20 +65,15 @@ func target(r *http.Request) (host, requestURI string) {
 	return r.Header.Get("X-Forwarded-Host"), r.Header.Get("X-Original-URI")
 }
 
-// ready returns why the process cannot serve requests, or nil. While the key set cannot be fetched,
-// a set that is not too old is sufficient.
-func (s *shop) ready(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, 500*time.Millisecond)
-	defer cancel()
-	if err := s.keys.Refresh(ctx); err != nil {
-		if age, fetched := s.keys.Age(); !fetched || age > 24*time.Hour { // MaxStale
-			return errors.New("no key set")
-		}
-	}
+// running returns why the process should get no requests, or nil.
+func (s *shop) running(context.Context) error {
 	select {
 	case <-s.jobs.Stopped():
 		return errors.New("job queue stopped")
 	default:
-		return s.db.PingContext(ctx)
 	}
+	if s.stopping.Load() {
+		return errors.New("stopping")
+	}
+	return nil
 }
