@@ -153,6 +153,21 @@ var createOperations = []operation{
 		verify:   (*point).verifyCreatedOnce,
 	},
 	{
+		name:     "CreatePhoneCheck without a reference",
+		onResult: true,
+		arrange:  func(p *point, _ *testing.T) { p.reference = "" },
+		act:      (*point).createPlanned,
+		recover:  (*point).findPlanned,
+		verify: func(p *point, t *testing.T) {
+			if checks, stored := p.created(t, "reference_id"), p.count(t, "SELECT count(*) FROM idverify_checks WHERE check_id IS NOT NULL"); checks != stored {
+				t.Errorf("%d checks created, %d of them stored", checks, stored)
+			}
+			if p.reference != "" {
+				p.verifyCreatedOnce(t)
+			}
+		},
+	},
+	{
 		name:     "CreatePhoneCheck without a check",
 		onResult: true,
 		arrange: func(p *point, t *testing.T) {
@@ -558,6 +573,28 @@ func (p *point) createAgain(t *testing.T) {
 		if err := p.createPlanned(t); err != nil && !errors.Is(err, inbox.ErrConflict) {
 			t.Errorf("error of another call = %v, want none or ErrConflict", err)
 		}
+	}
+	p.advance(t, 31*time.Second) // the check has not expired yet
+	if err := p.reconcile(t); err != nil {
+		t.Fatal(err)
+	}
+	p.reconcileUntilEnded(t)
+}
+
+// findPlanned finds the reference that CreatePhoneCheck has planned, if any, and calls Reconcile
+// until its entry has ended.
+func (p *point) findPlanned(t *testing.T) {
+	t.Helper()
+	err := p.db.QueryRowContext(t.Context(), "SELECT reference FROM idverify_checks WHERE status IS NULL").Scan(&p.reference)
+	switch {
+	case errors.Is(err, sql.ErrNoRows) && p.err != nil:
+		return
+	case err != nil:
+		t.Fatal(err)
+	}
+	created := p.created(t, p.reference)
+	if unknown := errors.Is(p.err, idverify.ErrOutcomeUnknown); p.err != nil && unknown != (created == 1) {
+		t.Errorf("error = %v after %d checks, want ErrOutcomeUnknown only after one", p.err, created)
 	}
 	p.advance(t, 31*time.Second) // the check has not expired yet
 	if err := p.reconcile(t); err != nil {

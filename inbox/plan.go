@@ -2,6 +2,7 @@ package inbox
 
 import (
 	"context"
+	"crypto/rand"
 	"database/sql"
 	"errors"
 	"fmt"
@@ -36,12 +37,17 @@ func (i *Inbox) plan(ctx context.Context, tx *sql.Tx, product idverify.Product, 
 	case tx == nil:
 		return fmt.Errorf("%w: tx is nil", idverify.ErrBadRequest)
 	}
+	return databaseError(i.insert(ctx, tx, product, reference, sql.NullInt64{}))
+}
+
+// insert stores a planned entry. If createStarted is valid, the entry is marked as by markCreate.
+func (i *Inbox) insert(ctx context.Context, q querier, product idverify.Product, reference string, createStarted sql.NullInt64) error {
 	now := i.now()
-	result, err := tx.ExecContext(ctx, "INSERT INTO idverify_checks (reference, product, planned_at, reconcile_at, give_up_at) "+
-		"VALUES ($1, $2, $3, $4, $5) ON CONFLICT (reference) DO NOTHING",
-		reference, string(product), now, now+createTime.Microseconds(), now+maxCreateTime.Microseconds())
+	result, err := q.ExecContext(ctx, "INSERT INTO idverify_checks (reference, product, planned_at, reconcile_at, give_up_at, create_started_at) "+
+		"VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT (reference) DO NOTHING",
+		reference, string(product), now, now+createTime.Microseconds(), now+maxCreateTime.Microseconds(), createStarted)
 	if err != nil {
-		return databaseError(err)
+		return err
 	}
 	return expectRow(result, ErrReferenceUsed)
 }
@@ -49,6 +55,10 @@ func (i *Inbox) plan(ctx context.Context, tx *sql.Tx, product idverify.Product, 
 // CreatePhoneCheck creates the PhoneCheck that was planned with p.ReferenceID, and stores its check
 // ID. If ctx ends after the check was created, it is stored nevertheless. For each planned
 // reference, at most one check is created, also if several processes call CreatePhoneCheck.
+//
+// If p.ReferenceID is empty, CreatePhoneCheck plans a random reference itself, so that each call
+// creates a check. Use this if you store no row of your own with the plan: as Create of
+// [checkflow.Config], for example. [Inbox.GetByCheckID] returns the entry.
 //
 // Before the request to the service, the error matches [ErrNotFound] if no committed transaction
 // has planned the reference, and [ErrConflict] if a check of this reference was created before, is
@@ -61,7 +71,7 @@ func (i *Inbox) plan(ctx context.Context, tx *sql.Tx, product idverify.Product, 
 // database there is no check, and the entry may end with [StatusLost]. After every error, another
 // attempt needs another Plan with another reference.
 func (i *Inbox) CreatePhoneCheck(ctx context.Context, client *idverify.Client, p idverify.PhoneCheckParams) (*idverify.PhoneCheck, error) {
-	return create(ctx, i, idverify.ProductPhoneCheck, p.ReferenceID, func() (*idverify.PhoneCheck, error) {
+	return create(ctx, i, idverify.ProductPhoneCheck, &p.ReferenceID, func() (*idverify.PhoneCheck, error) {
 		return client.PhoneChecks.Create(ctx, p)
 	}, func(ctx context.Context, c *idverify.PhoneCheck) error {
 		return i.Bind(ctx, p.ReferenceID, c.CheckID, c.TTL)
@@ -71,7 +81,7 @@ func (i *Inbox) CreatePhoneCheck(ctx context.Context, client *idverify.Client, p
 // CreateSubscriberCheck creates a planned SubscriberCheck as [Inbox.CreatePhoneCheck] does a
 // PhoneCheck.
 func (i *Inbox) CreateSubscriberCheck(ctx context.Context, client *idverify.Client, p idverify.SubscriberCheckParams) (*idverify.SubscriberCheck, error) {
-	return create(ctx, i, idverify.ProductSubscriberCheck, p.ReferenceID, func() (*idverify.SubscriberCheck, error) {
+	return create(ctx, i, idverify.ProductSubscriberCheck, &p.ReferenceID, func() (*idverify.SubscriberCheck, error) {
 		return client.SubscriberChecks.Create(ctx, p)
 	}, func(ctx context.Context, c *idverify.SubscriberCheck) error {
 		return i.Bind(ctx, p.ReferenceID, c.CheckID, c.TTL)
@@ -82,7 +92,7 @@ func (i *Inbox) CreateSubscriberCheck(ctx context.Context, client *idverify.Clie
 // returns the check only if its result is stored. If the error matches [ErrTransactionEnded], the
 // result is stored, but its entry has stopped: see [Options].OnResult.
 func (i *Inbox) CreateSIMCheck(ctx context.Context, client *idverify.Client, p idverify.SIMCheckParams) (*idverify.SIMCheck, error) {
-	return create(ctx, i, idverify.ProductSIMCheck, p.ReferenceID, func() (*idverify.SIMCheck, error) {
+	return create(ctx, i, idverify.ProductSIMCheck, &p.ReferenceID, func() (*idverify.SIMCheck, error) {
 		return client.SIMChecks.Create(ctx, p)
 	}, func(ctx context.Context, c *idverify.SIMCheck) error {
 		result := ResultOf(c)
@@ -92,9 +102,19 @@ func (i *Inbox) CreateSIMCheck(ctx context.Context, client *idverify.Client, p i
 	})
 }
 
-// create marks a planned entry, creates its check with send and stores the check with store.
-func create[C any](ctx context.Context, i *Inbox, product idverify.Product, reference string, send func() (*C, error), store func(context.Context, *C) error) (*C, error) {
-	if err := i.markCreate(ctx, product, reference); err != nil {
+// create marks a planned entry, creates its check with send and stores the check with store. If
+// *reference is empty, create sets it and plans the entry.
+func create[C any](ctx context.Context, i *Inbox, product idverify.Product, reference *string, send func() (*C, error), store func(context.Context, *C) error) (*C, error) {
+	var err error
+	if *reference == "" {
+		*reference = rand.Text()
+		err = i.run(ctx, func(q querier) error {
+			return i.insert(ctx, q, product, *reference, sql.NullInt64{Int64: i.now(), Valid: true})
+		})
+	} else {
+		err = i.markCreate(ctx, product, *reference)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("inbox: create %s: %w", product, err)
 	}
 	check, err := send()
@@ -104,7 +124,7 @@ func create[C any](ctx context.Context, i *Inbox, product idverify.Product, refe
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
 	defer cancel()
 	if err != nil {
-		if discardErr := i.discard(ctx, reference, ""); discardErr != nil {
+		if discardErr := i.discard(ctx, *reference, ""); discardErr != nil {
 			// Its sentinels would mean that no request was sent.
 			err = fmt.Errorf("%w; discard entry: %v", err, discardErr) //nolint:errorlint // see above
 		}

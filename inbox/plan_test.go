@@ -430,7 +430,7 @@ func TestInbox_CreateRejected(t *testing.T) {
 
 			for reference, want := range map[string]error{
 				name("bound"): inbox.ErrConflict, name("lost"): inbox.ErrConflict, name("created"): inbox.ErrConflict, name("of another product"): inbox.ErrConflict,
-				name("not planned"): inbox.ErrNotFound, "": inbox.ErrNotFound, "a\x00b": inbox.ErrNotFound,
+				name("not planned"): inbox.ErrNotFound, "a\x00b": inbox.ErrNotFound,
 			} {
 				checkID, err := create(t.Context(), b.inbox, b.client, "447700900012", reference)
 				if checkID != "" || !errors.Is(err, want) || errors.Is(err, idverify.ErrOutcomeUnknown) {
@@ -443,6 +443,51 @@ func TestInbox_CreateRejected(t *testing.T) {
 			}
 		}
 	})
+}
+
+// Without a reference, each call plans and creates a check.
+func TestInbox_CreateWithoutReference(t *testing.T) {
+	onDatabases(t, func(t *testing.T, d database) {
+		b := newBackend(t, d, nil)
+		for product, create := range createMethods {
+			references := make(map[string]bool)
+			for range 2 {
+				checkID, err := create(t.Context(), b.inbox, b.client, "447700900012", "")
+				if err != nil {
+					t.Fatal(err)
+				}
+				e, err := b.inbox.GetByCheckID(t.Context(), checkID)
+				if err != nil || e.Product != product || b.created(t, e.Reference) != 1 {
+					t.Fatalf("entry = %+v, error %v, want a planned check with its reference as ReferenceID", e, err)
+				}
+				references[e.Reference] = true
+			}
+			if len(references) != 2 {
+				t.Errorf("%s: references = %v, want another one for each check", product, references)
+			}
+
+			_, err := create(t.Context(), b.inbox, b.client, "1", "")
+			if n := b.number(t, "SELECT count(*) FROM idverify_checks WHERE check_id IS NULL"); !errors.Is(err, idverify.ErrPhoneFormat) || n != 0 {
+				t.Errorf("%s: error = %v, %d entries without a check; want ErrPhoneFormat and none", product, err, n)
+			}
+			b.service.Inject(sandboxfake.Match{Operation: string(product) + ".create"}, sandboxfake.Fault{Drop: true})
+			_, err = create(t.Context(), b.inbox, b.client, "447700900012", "")
+			var lost string
+			if err := b.db.QueryRowContext(t.Context(), "SELECT reference FROM idverify_checks WHERE check_id IS NULL").Scan(&lost); err != nil {
+				t.Fatal(err)
+			}
+			if err := b.inbox.Discard(t.Context(), lost); !errors.Is(err, inbox.ErrConflict) {
+				t.Errorf("%s: error of Discard = %v, want ErrConflict: the check may exist", product, err)
+			}
+			advance(t, b.service, 31*time.Second)
+			if reconcileErr := b.inbox.Reconcile(t.Context(), b.client); !errors.Is(err, idverify.ErrOutcomeUnknown) || reconcileErr != nil {
+				t.Errorf("%s: error = %v, of Reconcile %v; want ErrOutcomeUnknown", product, err, reconcileErr)
+			}
+			if n := b.number(t, "SELECT count(*) FROM idverify_checks WHERE product = '"+string(product)+"' AND check_id IS NOT NULL"); n != 3 {
+				t.Errorf("%s: %d checks stored, want 3: Reconcile finds the one whose response was lost", product, n)
+			}
+		}
+	}, serializable)
 }
 
 // The transaction of Plan is open. On SQLite, it locks the database.

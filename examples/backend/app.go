@@ -13,7 +13,7 @@ func (s *shop) appSignIn(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		return
 	}
-	check, err := s.app.Start(r, "", checkflow.StartParams{Check: idverify.PhoneCheckParams{PhoneNumber: number}})
+	check, err := s.app.Start(r, "", checkflow.StartParams{Check: idverify.PhoneCheckParams{PhoneNumber: number, CallbackURL: s.url("/callbacks")}})
 	if err != nil {
 		s.notCreated(w, r, err)
 		return

@@ -17,9 +17,10 @@ import (
 )
 
 // connectSignIn sets up the sign-in on the web and in the app. Package checkflow binds each check
-// to the browser or the app that started it.
+// to the browser or the app that started it. The inbox records its result, for the audit log; only
+// the return to checkflow signs somebody in.
 func (s *shop) connectSignIn(flows checkflow.Store) error {
-	c := checkflow.Config{Client: s.client, Store: flows, Allow: s.allow, Create: s.createSignIn, Logger: s.log}
+	c := checkflow.Config{Client: s.client, Store: flows, Allow: s.allow, Create: s.checks.CreatePhoneCheck, Logger: s.log}
 	var appErr, webErr error
 	s.app, appErr = checkflow.NewApp(c)
 	c.Verifier, c.RedirectURL, c.StartPage = s.verifier, s.url("/redirect"), s.url("/session")
@@ -83,23 +84,13 @@ func (s *shop) countSignIn(r *http.Request, number string) error {
 // errLimited means that too many sign-ins were started with a number.
 var errLimited = fmt.Errorf("%w: too many sign-ins with this number", checkflow.ErrNotAllowed)
 
-// createSignIn creates a check whose result the inbox records, for the audit log. Only the return
-// to checkflow signs somebody in.
-func (s *shop) createSignIn(ctx context.Context, client *idverify.Client, p idverify.PhoneCheckParams) (*idverify.PhoneCheck, error) {
-	p.ReferenceID, p.CallbackURL = rand.Text(), s.url("/callbacks")
-	if err := s.inTx(ctx, func(tx *sql.Tx) error { return s.checks.Plan(ctx, tx, idverify.ProductPhoneCheck, p.ReferenceID) }); err != nil {
-		return nil, err
-	}
-	return s.checks.CreatePhoneCheck(ctx, client, p)
-}
-
 // signIn starts a check for a browser, which opens the Check URL and is redirected to returned.
 func (s *shop) signIn(w http.ResponseWriter, r *http.Request) {
 	number, ok := phoneNumber(w, r)
 	if !ok {
 		return
 	}
-	checkURL, err := s.web.Start(w, r, checkflow.StartParams{Check: idverify.PhoneCheckParams{PhoneNumber: number}})
+	checkURL, err := s.web.Start(w, r, checkflow.StartParams{Check: idverify.PhoneCheckParams{PhoneNumber: number, CallbackURL: s.url("/callbacks")}})
 	if err != nil {
 		s.notCreated(w, r, err)
 		return
