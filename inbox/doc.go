@@ -24,12 +24,12 @@
 //	err = inbox.Migrate(ctx, db, inbox.SQLite)
 //	checks, err := inbox.New(ctx, db, inbox.SQLite, &inbox.Options{Logger: logger})
 //	mux.Handle("POST /callbacks", checks.Handler(verifier)) // a signature.Verifier
-//	go checks.Run(ctx, client)                              // calls Reconcile and Purge
-//	go checks.Work(ctx, func(ctx context.Context, tx *sql.Tx, e inbox.Entry) error {
+//	stop := checks.Start(ctx, client, func(ctx context.Context, tx *sql.Tx, e inbox.Entry) error {
 //		// … write e.Match to your own row with tx …
-//	})
+//	}) // calls Work, Reconcile and Purge
+//	defer stop() // before db is closed
 //
-// For each check:
+// For each check that belongs to a row of yours:
 //
 //	tx, err := db.BeginTx(ctx, nil)
 //	// … insert your own row, for example a sign-up with this reference …
@@ -58,7 +58,9 @@
 // [Inbox.Flows] stores the flows of package checkflow in the same database, in the table
 // idverify_flows:
 //
-//	web, err := checkflow.NewWeb(checkflow.Config{Store: checks.Flows(0), …})
+//	web, err := checkflow.NewWeb(checkflow.Config{Store: checks.Flows(0), Create: checks.CreatePhoneCheck, …})
+//
+// With this Create, each check of a sign-in is planned, recorded and its result processed, too.
 //
 // # SQLite
 //

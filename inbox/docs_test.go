@@ -25,14 +25,17 @@ import (
 // The snippets of docs/production.md. TestDocs_SnippetsCompiled compares them with
 // the pages.
 
-func storeDurably(ctx context.Context, checks *inbox.Inbox, mux *http.ServeMux, verifier *signature.Verifier, client *idverify.Client, tx *sql.Tx, reference, number, callbackURL string) (checkURL string, err error) {
+func process(ctx context.Context, checks *inbox.Inbox, mux *http.ServeMux, verifier *signature.Verifier, client *idverify.Client, serve func()) {
 	mux.Handle("POST /callbacks", checks.Handler(verifier)) // stores each result once
-	go checks.Run(ctx, client)                              // finds results that are missing
-	go checks.Work(ctx, func(ctx context.Context, tx *sql.Tx, e inbox.Entry) error {
+	stop := checks.Start(ctx, client, func(ctx context.Context, tx *sql.Tx, e inbox.Entry) error {
 		_, err := tx.ExecContext(ctx, "UPDATE sign_ups SET verdict = $1 WHERE reference = $2", e.Match, e.Reference)
 		return err // called again until it returns nil
 	})
+	defer stop() // after the HTTP server has shut down, and before db.Close
+	serve()
+}
 
+func planAndCreate(ctx context.Context, checks *inbox.Inbox, client *idverify.Client, tx *sql.Tx, reference, number, callbackURL string) (checkURL string, err error) {
 	if err := checks.Plan(ctx, tx, idverify.ProductPhoneCheck, reference); err != nil { // tx also stores your own row
 		return "", err
 	}
@@ -41,7 +44,7 @@ func storeDurably(ctx context.Context, checks *inbox.Inbox, mux *http.ServeMux, 
 	}
 	check, err := checks.CreatePhoneCheck(ctx, client, idverify.PhoneCheckParams{PhoneNumber: number, ReferenceID: reference, CallbackURL: callbackURL})
 	if err != nil {
-		return "", err // after idverify.ErrOutcomeUnknown, Run looks for the check: do not create another
+		return "", err // after idverify.ErrOutcomeUnknown, Start finds the check: do not create another
 	}
 	return check.CheckURL, nil
 }
@@ -105,15 +108,16 @@ func TestProduction_StoresDurably(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 
-	checkURL, err := storeDurably(ctx, b.inbox, mux, b.service.Verifier([]string{"app.sandbox.test"}, nil), b.client, tx, reference, "447700900012", callbackURL)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := b.service.Device().Open(ctx, checkURL); err != nil {
-		t.Fatal(err)
-	}
-
-	awaitOutcome(ctx, t, processed, inbox.OutcomeDone)
+	process(ctx, b.inbox, mux, b.service.Verifier([]string{"app.sandbox.test"}, nil), b.client, func() {
+		checkURL, err := planAndCreate(ctx, b.inbox, b.client, tx, reference, "447700900012", callbackURL)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := b.service.Device().Open(ctx, checkURL); err != nil {
+			t.Fatal(err)
+		}
+		awaitOutcome(ctx, t, processed, inbox.OutcomeDone)
+	})
 
 	verdict := ""
 	if err := b.db.QueryRowContext(ctx, "SELECT verdict FROM sign_ups WHERE reference = $1", reference).Scan(&verdict); err != nil {
@@ -274,10 +278,10 @@ func TestDocs_SnippetsCompiled(t *testing.T) {
 		source.WriteString(page(t, "inbox/"+name))
 	}
 
-	for document, want := range map[string]int{"docs/production.md": 3} {
+	for document, want := range map[string]int{"docs/production.md": 4} {
 		got := 0
 		for _, block := range goBlock.FindAllStringSubmatch(page(t, document), -1) {
-			if !strings.Contains(block[1], "inbox.") && !strings.Contains(block[1], "checks.Stopped(") {
+			if !strings.Contains(block[1], "inbox.") && !strings.Contains(block[1], "checks.") {
 				continue
 			}
 			got++

@@ -77,7 +77,7 @@ func (i *Inbox) Stats(ctx context.Context) (Stats, error) {
 }
 
 // observe passes the event to the observer. If the observer panics, observe logs the type of the
-// value, which may contain personal data. The panic must not end Work or Run.
+// value, which may contain personal data. The panic must not end Work or Start.
 func (i *Inbox) observe(ctx context.Context, e Event) {
 	if i.opts.Observe == nil {
 		return

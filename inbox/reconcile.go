@@ -34,8 +34,8 @@ const (
 const maxReconcileErrors = 3
 
 // Reconcile finds what is missing: it reads each check with client whose Create has not returned
-// within 30 seconds after Plan, or whose callback is overdue by 30 seconds. [Inbox.Run] calls it
-// regularly.
+// within 30 seconds after Plan, or whose callback is overdue by 30 seconds. [Inbox.Start] calls
+// it regularly.
 //
 //   - An entry without a check ID is searched by its reference. If a check is found, its ID is
 //     stored.

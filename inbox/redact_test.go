@@ -143,7 +143,7 @@ func TestOptions_LoggerOmitsPostgresAddress(t *testing.T) {
 	}{
 		{"inbox: callback", func(context.Context) { b.open(t, check) }},
 		{"inbox: work", func(ctx context.Context) { _ = b.inbox.Work(ctx, insertEffect) }},
-		{"inbox: purge", func(ctx context.Context) { _ = b.inbox.Run(ctx, b.client) }}, // also logs inbox: reconcile
+		{"inbox: purge", func(ctx context.Context) { defer b.inbox.Start(ctx, b.client, nil)(); <-ctx.Done() }}, // also logs inbox: reconcile
 	} {
 		ctx, cancel := context.WithCancel(t.Context())
 		var all sync.WaitGroup

@@ -2,16 +2,48 @@ package inbox
 
 import (
 	"context"
+	"database/sql"
 	"fmt"
 	"log/slog"
+	"sync"
 	"time"
 
 	"github.com/idverify/idverify-go"
 )
 
-// Run calls [Inbox.Reconcile] every ten seconds and [Inbox.Purge] every hour, both for the first
-// time at once. When ctx ends, it returns nil. Failures are logged. Every process may call Run.
-func (i *Inbox) Run(ctx context.Context, client *idverify.Client) error {
+// Start starts [Inbox.Work] with fn, and calls [Inbox.Reconcile] every ten seconds and
+// [Inbox.Purge] every hour, both for the first time at once. They run in goroutines until ctx ends
+// or stop is called, and log their failures. Every process may call Start.
+//
+// If fn is nil, Work is not started: results are processed by [Options].OnResult, or wait for
+// another call of Work. If OnResult is set, fn must be nil.
+//
+// The function stop ends the goroutines and waits for them. Call it after the HTTP server has shut
+// down, and before you close the database:
+//
+//	defer db.Close()
+//	stop := checks.Start(ctx, client, fn)
+//	defer stop()
+//	// … serve until the program is stopped …
+func (i *Inbox) Start(ctx context.Context, client *idverify.Client, fn func(ctx context.Context, tx *sql.Tx, e Entry) error) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	var running sync.WaitGroup
+	running.Go(func() { i.maintain(ctx, client) })
+	if fn != nil {
+		running.Go(func() {
+			if err := i.Work(ctx, fn); err != nil {
+				i.log(ctx, slog.LevelError, "inbox: work", err)
+			}
+		})
+	}
+	return func() {
+		cancel()
+		running.Wait()
+	}
+}
+
+// maintain calls Reconcile and Purge until ctx ends.
+func (i *Inbox) maintain(ctx context.Context, client *idverify.Client) {
 	reconcile := time.NewTicker(reconcileInterval)
 	defer reconcile.Stop()
 	purge := time.NewTicker(purgeInterval)
@@ -31,12 +63,12 @@ func (i *Inbox) Run(ctx context.Context, client *idverify.Client) error {
 		case <-purge.C:
 			purgeDue = true
 		case <-ctx.Done():
-			return nil
+			return
 		}
 	}
 }
 
-// The intervals of Run.
+// The intervals of Start.
 const (
 	reconcileInterval = 10 * time.Second
 	purgeInterval     = time.Hour

@@ -4,7 +4,8 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
-	"sync"
+	"log/slog"
+	"strings"
 	"testing"
 	"time"
 
@@ -14,7 +15,7 @@ import (
 	"github.com/idverify/idverify-go/sandboxfake"
 )
 
-func TestInbox_Run(t *testing.T) {
+func TestInbox_Start(t *testing.T) {
 	t.Parallel()
 	for _, d := range databases {
 		t.Run(d.name, func(t *testing.T) {
@@ -34,21 +35,28 @@ func TestInbox_Run(t *testing.T) {
 				time.Sleep(31 * 24 * time.Hour)
 				planTx(t, db, checks, "sign-up 1")
 				planned := time.Now()
-				ctx, shutDown := context.WithCancel(t.Context())
-				var run sync.WaitGroup
-				run.Go(func() {
-					if err := checks.Run(ctx, service.Client()); err != nil {
-						t.Error(err)
-					}
-				})
+				called, working := make(chan string, 1), false
 
-				e := <-events
+				stop := checks.Start(t.Context(), service.Client(), func(ctx context.Context, _ *sql.Tx, e inbox.Entry) error {
+					working = true
+					called <- e.Reference
+					<-ctx.Done()
+					time.Sleep(time.Second) // only Work may wait for it
+					working = false
+					return ctx.Err()
+				})
+				e, processed := <-events, <-called
 				elapsed := time.Since(planned)
-				shutDown()
-				run.Wait()
+				stop()
 
 				if e.Operation != "reconcile" || e.Outcome != inbox.OutcomeLost || elapsed > 16*time.Minute+10*time.Second {
 					t.Errorf("event %+v after %s, want the end of the planned check within 16 minutes", e, elapsed)
+				}
+				if processed != "sign-up 1" || working {
+					t.Errorf("processed %q, still working %v; want the planned check, and a stop that waits", processed, working)
+				}
+				if n, err := checks.Stats(t.Context()); err != nil || n.Pending != 1 {
+					t.Errorf("%+v, %v; want the canceled result pending", n, err)
 				}
 				if _, err := checks.Get(t.Context(), "old"); err == nil {
 					t.Error("the old entry is not deleted")
@@ -56,6 +64,27 @@ func TestInbox_Run(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Start works without a function, and rejects one that would never be called.
+func TestInbox_StartWithOnResult(t *testing.T) {
+	onDatabases(t, func(t *testing.T, d database) {
+		records := make(chan string, 100)
+		b := newBackend(t, d, &inbox.Options{OnResult: func(context.Context, *sql.Tx, inbox.Entry) error { return nil }, Logger: slog.New(slog.NewTextHandler(writerFunc(func(p []byte) (int, error) {
+			records <- string(p)
+			return len(p), nil
+		}), nil))})
+
+		b.inbox.Start(t.Context(), b.client, nil)()
+		silent := len(records)
+		stop := b.inbox.Start(t.Context(), b.client, func(context.Context, *sql.Tx, inbox.Entry) error { return nil })
+		record := <-records
+		stop()
+
+		if silent != 0 || !strings.Contains(record, `msg="inbox: work"`) || !strings.Contains(record, "OnResult") {
+			t.Errorf("%d records without a function, and with one %s; want none and one that names OnResult", silent, record)
+		}
+	})
 }
 
 func TestInbox_Purge(t *testing.T) {

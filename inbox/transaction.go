@@ -96,7 +96,7 @@ func (i *Inbox) endTimeout(ctx context.Context) time.Duration {
 	return max(time.Until(deadline), minEndTimeout) // the service waits for the response
 }
 
-// queryTimeout limits each statement of Work, Run and their methods, but not your functions. A
+// queryTimeout limits each statement of Work, Start and their methods, but not your functions. A
 // connection that was lost without a response then causes an error, and is replaced.
 const queryTimeout = 30 * time.Second
 

@@ -17,7 +17,6 @@ import (
 	"net/http"
 	"os"
 	"os/signal"
-	"sync"
 	"syscall"
 	"time"
 
@@ -70,12 +69,9 @@ func (s *shop) run(ctx context.Context, c config, out io.Writer) error {
 	if err := s.jobs.Start(last); err != nil {
 		return err
 	}
-	reconcileCtx, cancel := context.WithCancel(ctx)
-	var background sync.WaitGroup
-	background.Go(func() { _ = s.checks.Run(reconcileCtx, s.client) }) // it logs its errors
+	stopChecks := s.checks.Start(last, s.client, nil) // the jobs process the results
 	err := s.serve(ctx, c, out)
-	cancel()
-	background.Wait()
+	stopChecks()
 	stopCtx, cancel := context.WithTimeout(last, stopTimeout)
 	defer cancel()
 	return errors.Join(err, s.jobs.Stop(stopCtx))

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
-	"sync"
 
 	_ "modernc.org/sqlite" // the driver sqlite
 
@@ -79,7 +78,7 @@ func (b *backend) signUp(ctx context.Context, customer, number string) (referenc
 	if err := tx.Commit(); err != nil {
 		return "", "", err
 	}
-	// If the process ends from here on, Reconcile finds the check.
+	// If the process ends from here on, the next one finds the check.
 	check, err := b.checks.CreatePhoneCheck(ctx, b.client, idverify.PhoneCheckParams{PhoneNumber: number, ReferenceID: reference, CallbackURL: callbackURL})
 	if err != nil {
 		return "", "", err
@@ -91,14 +90,6 @@ func (b *backend) signUp(ctx context.Context, customer, number string) (referenc
 func (b *backend) result(ctx context.Context, reference string) (text string, err error) {
 	err = b.db.QueryRowContext(ctx, "SELECT result FROM sign_ups WHERE reference = $1", reference).Scan(&text)
 	return text, err
-}
-
-// process processes results and reads the checks whose callback is overdue, until ctx ends.
-func (b *backend) process(ctx context.Context) error {
-	var reconcile sync.WaitGroup
-	defer reconcile.Wait()
-	reconcile.Go(func() { _ = b.checks.Run(ctx, b.client) }) // Run logs its failures
-	return b.checks.Work(ctx, finish)
 }
 
 // finish stores the result of a sign-up. The update is committed together with the mark that the

@@ -17,7 +17,6 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
-	"sync"
 	"time"
 
 	"github.com/idverify/idverify-go/inbox"
@@ -82,14 +81,8 @@ func run(ctx context.Context, out io.Writer, log *slog.Logger, file string) erro
 	service.Handle(host, b.handler(verifier)) // in production, use http.Server and its Shutdown
 
 	// A result that is stored after the worker has stopped is processed after the next start.
-	var worker sync.WaitGroup
-	defer worker.Wait()
-	defer stop()
-	worker.Go(func() {
-		if err := b.process(ctx); err != nil {
-			log.ErrorContext(ctx, "results are not processed", "error", err)
-		}
-	})
+	stopWork := b.checks.Start(ctx, client, finish)
+	defer stopWork() // before db.Close
 	return demonstrate(ctx, out, b, service)
 }
 

@@ -1,10 +1,8 @@
 package main
 
 import (
-	"context"
 	"net/http"
 	"path/filepath"
-	"sync"
 	"testing"
 	"time"
 
@@ -44,19 +42,11 @@ func (s *shop) start(t *testing.T) *running {
 		t.Fatal(err)
 	}
 	s.service.Handle(host, b.handler(s.service.Verifier([]string{host}, nil)))
-	ctx, cancel := context.WithCancel(t.Context())
-	var worker sync.WaitGroup
+	stopWork := func() {}
 	r := &running{backend: b}
-	r.work = func() {
-		worker.Go(func() {
-			if err := b.process(ctx); err != nil {
-				t.Error(err)
-			}
-		})
-	}
+	r.work = func() { stopWork = b.checks.Start(t.Context(), b.client, finish) }
 	r.stop = func() {
-		cancel()
-		worker.Wait()
+		stopWork()
 		db.Close()
 	}
 	t.Cleanup(r.stop)

@@ -80,10 +80,11 @@ func runBackend(ctx context.Context, c config) error {
 	if err != nil {
 		return err
 	}
+	var work func(context.Context, *sql.Tx, inbox.Entry) error
 	if onResult == nil {
-		go b.inbox.Work(ctx, b.act)
+		work = b.act
 	}
-	go b.inbox.Run(ctx, b.client)
+	defer b.inbox.Start(ctx, b.client, work)()
 	for range c.Concurrency {
 		go b.signUps(ctx)
 	}
