@@ -48,10 +48,7 @@ func TestVerifier_RejectsRedirectAttacks(t *testing.T) {
 
 func reject(t *testing.T, a attack.Attack, s attack.Setup, verify func(*signature.Verifier, *http.Request) (*signature.Message, error)) {
 	source := &countingKeys{StaticKeys: serviceKeys()}
-	v, err := signature.NewVerifier(source, []string{host}, &signature.VerifierOptions{Now: clock})
-	if err != nil {
-		t.Fatal(err)
-	}
+	v := verifierFor(t, source, signature.VerifierOptions{}, host)
 
 	m, err := verify(v, request(t, a.Message(s)))
 

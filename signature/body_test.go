@@ -2,6 +2,7 @@ package signature_test
 
 import (
 	"bytes"
+	"context"
 	"crypto"
 	"crypto/rsa"
 	"crypto/sha256"
@@ -72,7 +73,6 @@ func TestVerifier_CallbackAllocations(t *testing.T) {
 	if info, ok := debug.ReadBuildInfo(); ok && slices.ContainsFunc(info.Settings, func(s debug.BuildSetting) bool { return s.Key == "-gcflags" }) {
 		t.Skip("without inlining, more values are allocated")
 	}
-	v := newVerifier(t, signature.VerifierOptions{})
 	w := newCallback()
 	w.Target = "/callbacks"
 	w.Sign()
@@ -86,16 +86,21 @@ func TestVerifier_CallbackAllocations(t *testing.T) {
 	}
 
 	raw := testing.AllocsPerRun(100, func() { err = rsa.VerifyPKCS1v15(&key.PublicKey, crypto.SHA256, sum[:], sig) })
-	verified := testing.AllocsPerRun(100, func() {
-		reader.Reset(content)
-		r.Body = body
-		if _, err := v.VerifyCallback(r); err != nil {
-			t.Fatal(err)
+	for name, opts := range map[string]signature.VerifierOptions{
+		"not observed": {},
+		"observed":     {Observe: func(context.Context, signature.Verification) {}},
+	} {
+		v := newVerifier(t, opts)
+		verified := testing.AllocsPerRun(100, func() {
+			reader.Reset(content)
+			r.Body = body
+			if _, err := v.VerifyCallback(r); err != nil {
+				t.Fatal(err)
+			}
+		})
+		if verified > raw+2 || err != nil {
+			t.Errorf("%s: %v allocations, error = %v; want those of the RSA verification, %v, one for the message and one for r.Body", name, verified, err, raw)
 		}
-	})
-
-	if verified > raw+2 || err != nil {
-		t.Errorf("%v allocations, error = %v; want those of the RSA verification, %v, one for the message and one for r.Body", verified, err, raw)
 	}
 }
 
@@ -138,28 +143,38 @@ func TestVerifier_ReadsBodyAfterSignature(t *testing.T) {
 	}
 }
 
-func TestVerifier_RestoresRejectedBody(t *testing.T) {
+// TestVerifier_RejectedBodies checks errors, and that the body can still be read and closed.
+func TestVerifier_RejectedBodies(t *testing.T) {
 	t.Parallel()
+	long := strings.Repeat("a", 100)
+	interrupted := io.MultiReader(strings.NewReader(body[:9]), iotest.ErrReader(iotest.ErrTimeout))
 	for _, tt := range []struct {
-		name string
-		body io.Reader
-		want error
-		rest string
+		name      string
+		body      io.Reader
+		length    int64 // Content-Length
+		want      error
+		retryable error  // the cause, or nil
+		rest      string // restored
 	}{
-		{"different body", strings.NewReader("other"), signature.ErrDigest, "other"},
-		{"body above MaxBody of unknown length", strings.NewReader(strings.Repeat("a", 100)), signature.ErrTooLarge, strings.Repeat("a", 100)},
-		{"truncated body", io.MultiReader(strings.NewReader(body[:9]), iotest.ErrReader(io.ErrUnexpectedEOF)), signature.ErrBody, body[:9]},
+		{"different body", strings.NewReader("other"), -1, signature.ErrDigest, nil, "other"},
+		{"above MaxBody, of unknown length", strings.NewReader(long), -1, signature.ErrTooLarge, nil, long},
+		{"above MaxBody, unlike its Content-Length", strings.NewReader(long), 5, signature.ErrTooLarge, nil, long},
+		{"above a limit set by middleware", http.MaxBytesReader(httptest.NewRecorder(), restored([]byte(long)), 10), -1, signature.ErrTooLarge, nil, long[:10]},
+		{"truncated", interrupted, -1, signature.ErrBody, iotest.ErrTimeout, body[:9]},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			r := request(t, signedCallback())
 			watched := &watchedBody{Reader: tt.body}
-			r.Body, r.ContentLength = watched, -1
+			r.Body, r.ContentLength = watched, tt.length
 
 			_, err := newVerifier(t, signature.VerifierOptions{MaxBody: 60}).VerifyCallback(r)
 
-			if !errors.Is(err, tt.want) {
+			if e, ok := errors.AsType[*signature.Error](err); !errors.Is(err, tt.want) || !ok || e.Retryable() != (tt.retryable != nil) {
 				t.Errorf("error = %v, want %v", err, tt.want)
+			}
+			if tt.retryable != nil {
+				wantRetryable(t, err, tt.retryable)
 			}
 			if rest, _ := io.ReadAll(r.Body); string(rest) != tt.rest {
 				t.Errorf("restored body = %q, want %q", rest, tt.rest)
@@ -168,44 +183,6 @@ func TestVerifier_RestoresRejectedBody(t *testing.T) {
 				t.Error("closing the restored body does not close the original: connections leak")
 			}
 		})
-	}
-}
-
-// TestVerifier_BodyAboveContentLength checks that MaxBody applies to the bytes that are read, not
-// to Content-Length.
-func TestVerifier_BodyAboveContentLength(t *testing.T) {
-	t.Parallel()
-	r := request(t, signedCallback())
-	r.ContentLength, r.Body = 5, io.NopCloser(io.MultiReader(strings.NewReader(body), strings.NewReader(strings.Repeat("a", 1<<20))))
-
-	_, err := newVerifier(t, signature.VerifierOptions{}).VerifyCallback(r)
-
-	if !errors.Is(err, signature.ErrTooLarge) {
-		t.Errorf("error = %v, want ErrTooLarge", err)
-	}
-}
-
-func TestVerifier_BodyAboveMiddlewareLimit(t *testing.T) {
-	t.Parallel()
-	r := request(t, signedCallback())
-	r.Body = http.MaxBytesReader(httptest.NewRecorder(), r.Body, 10)
-
-	_, err := newVerifier(t, signature.VerifierOptions{}).VerifyCallback(r)
-
-	if e, ok := errors.AsType[*signature.Error](err); !ok || e.Retryable() || !errors.Is(err, signature.ErrTooLarge) {
-		t.Errorf("error = %v, want ErrTooLarge", err)
-	}
-}
-
-func TestVerifier_TruncatedBody(t *testing.T) {
-	t.Parallel()
-	r := request(t, signedCallback())
-	r.Body = io.NopCloser(iotest.TimeoutReader(iotest.OneByteReader(strings.NewReader(body))))
-
-	_, err := newVerifier(t, signature.VerifierOptions{}).VerifyCallback(r)
-
-	if e, ok := errors.AsType[*signature.Error](err); !ok || !e.Retryable() || !errors.Is(err, signature.ErrBody) || !errors.Is(err, iotest.ErrTimeout) {
-		t.Errorf("error = %v, want ErrBody, which is retryable: after a 400 the callback is lost", err)
 	}
 }
 
@@ -250,10 +227,7 @@ func TestVerifier_ConsumedBody(t *testing.T) {
 						verified.ServeHTTP(w, r)
 					})
 				})
-				r := callbackRequest(t, srv.URL+"/callbacks")
-				if err := newSigner(t, signature.SignerOptions{}).SignCallback(r, []byte(body)); err != nil {
-					t.Fatal(err)
-				}
+				r := sign(t, callbackRequest(t, srv.URL+"/callbacks"), body)
 
 				status, header, _ := send(t, srv.Client(), r)
 
@@ -291,10 +265,7 @@ func TestVerifier_ConsumedBodyOfUnknownLength(t *testing.T) {
 				})
 			})
 			for content, want := range map[string]int{body: http.StatusServiceUnavailable, "": http.StatusNotFound} {
-				r := callbackRequest(t, srv.URL+"/callbacks")
-				if err := newSigner(t, signature.SignerOptions{}).SignCallback(r, []byte(content)); err != nil {
-					t.Fatal(err)
-				}
+				r := sign(t, callbackRequest(t, srv.URL+"/callbacks"), content)
 				r.Body, r.GetBody, r.ContentLength = restored([]byte(content)), nil, -1
 
 				status, _, _ := send(t, srv.Client(), r)

@@ -16,7 +16,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -25,7 +24,7 @@ import (
 )
 
 // leaks are the secrets, numbers and addresses that the causes below contain.
-var leaks = []string{"://", "s3cret", "127.0.0.1", "2001:db8", "447700900000", "7700 900", "keys.internal", "113.77"}
+var leaks = []string{"://", "s3cret", "127.0.0.1", "2001:db8", "447700900000", "7700 900", "keys.internal", "eu.example", "113.77"}
 
 // wantNoLeaks checks an error and the log records of a test.
 func wantNoLeaks(t *testing.T, err error, records, want string) {
@@ -119,15 +118,9 @@ func TestJWKS_RedactsCauses(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			var log bytes.Buffer
-			j, err := signature.NewJWKS("https://keys.internal/jwks.json", &signature.JWKSOptions{
-				HTTPClient: &http.Client{Transport: tt.transport(t)},
-				Logger:     slog.New(slog.NewTextHandler(&log, nil)),
-			})
-			if err != nil {
-				t.Fatal(err)
-			}
+			j := jwksOver(t, tt.transport(t), signature.JWKSOptions{Logger: slog.New(slog.NewTextHandler(&log, nil))})
 
-			_, err = j.PublicKey(t.Context(), "a")
+			_, err := j.PublicKey(t.Context(), "a")
 
 			wantNoLeaks(t, err, log.String(), tt.want)
 		})
@@ -148,8 +141,7 @@ func TestVerifier_RedactsReplayStoreErrors(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var log bytes.Buffer
-			store := storeFunc(func(context.Context, [32]byte, time.Duration) (bool, error) { return false, errors.New(text) })
-			v := newVerifier(t, signature.VerifierOptions{Replay: store, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+			v := newVerifier(t, signature.VerifierOptions{Replay: failingStore(errors.New(text)), Logger: slog.New(slog.NewTextHandler(&log, nil))})
 
 			v.RequireCallback(http.NotFoundHandler()).ServeHTTP(httptest.NewRecorder(), request(t, signedCallback()))
 			_, err := v.VerifyCallback(request(t, signedCallback()))

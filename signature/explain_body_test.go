@@ -42,9 +42,7 @@ func unfinishedCallback(t *testing.T, server *httptest.Server, receiver string) 
 	}
 	r.Host = host
 	r.Header.Set("x-service-callback", "phone_check")
-	if err := newSigner(t, signature.SignerOptions{}).SignCallback(r, []byte(body)); err != nil {
-		t.Fatal(err)
-	}
+	sign(t, r, body)
 	r.Host, r.ContentLength = receiver, int64(len(body))
 	return r
 }

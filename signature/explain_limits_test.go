@@ -170,9 +170,7 @@ func TestVerifier_ExplainInMiddleware(t *testing.T) {
 				}
 				r.Host = host
 				r.Header.Set("x-service-callback", "phone_check")
-				if err := newSigner(t, signature.SignerOptions{}).SignCallback(r, []byte(body)); err != nil {
-					t.Fatal(err)
-				}
+				sign(t, r, body)
 				r.Body, r.GetBody, r.ContentLength = restored([]byte(content)), nil, int64(len(content))
 				edit(r)
 				return responseText(t, server.Client(), r)

@@ -322,9 +322,7 @@ func TestVerifier_ExplainHost(t *testing.T) {
 			r := httptest.NewRequest(http.MethodPost, "/callbacks", nil)
 			r.Host = row.host
 			r.Header.Set("x-service-callback", "phone_check")
-			if err := newSigner(t, signature.SignerOptions{}).SignCallback(r, []byte(body)); err != nil {
-				t.Fatal(err)
-			}
+			sign(t, r, body)
 
 			got := newVerifier(t, signature.VerifierOptions{}).Explain(t.Context(), r, nil)
 
@@ -345,16 +343,11 @@ func TestVerifier_ExplainHostOfCaller(t *testing.T) {
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
-			v, err := signature.NewVerifier(serviceKeys(), []string{row.own}, &signature.VerifierOptions{Now: func() time.Time { return now }})
-			if err != nil {
-				t.Fatal(err)
-			}
+			v := verifierFor(t, serviceKeys(), signature.VerifierOptions{}, row.own)
 			r := httptest.NewRequest(http.MethodPost, "/callbacks", nil)
 			r.Host = row.signed
 			r.Header.Set("x-service-callback", "phone_check")
-			if err := newSigner(t, signature.SignerOptions{}).SignCallback(r, []byte(body)); err != nil {
-				t.Fatal(err)
-			}
+			sign(t, r, body)
 			r.Host = row.received
 
 			got := v.Explain(t.Context(), r, nil)
@@ -370,9 +363,7 @@ func TestVerifier_ExplainHostOmitted(t *testing.T) {
 	r := httptest.NewRequest(http.MethodPost, "/callbacks", nil)
 	r.Host = "192.0.2.7"
 	r.Header.Set("x-service-callback", "phone_check")
-	if err := newSigner(t, signature.SignerOptions{}).SignCallback(r, []byte(body)); err != nil {
-		t.Fatal(err)
-	}
+	sign(t, r, body)
 	r.Host = host
 	r.Header.Set("X-Forwarded-Host", "192.0.2.7")
 
@@ -429,10 +420,7 @@ func TestVerifier_ExplainKeys(t *testing.T) {
 		{"key source of the caller with keys", keyFunc(func(context.Context, string) (*rsa.PublicKey, error) { called = true; return mine[keyID], nil }), map[string]signature.KeySource{"production": mine}, []string{`key: signed with a key of the key set "production"; the keys of the verifier cannot be examined`}},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			v, err := signature.NewVerifier(row.source, []string{host}, &signature.VerifierOptions{Now: clock})
-			if err != nil {
-				t.Fatal(err)
-			}
+			v := verifierFor(t, row.source, signature.VerifierOptions{}, host)
 
 			got := v.Explain(t.Context(), receivedCallback(t, target, body, signature.SignerOptions{}), &signature.ExplainOptions{Keys: row.keys})
 
@@ -456,10 +444,7 @@ func TestVerifier_ExplainCachedKeySet(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	v, err := signature.NewVerifier(source, []string{host}, &signature.VerifierOptions{Now: clock})
-	if err != nil {
-		t.Fatal(err)
-	}
+	v := verifierFor(t, source, signature.VerifierOptions{}, host)
 	r := receivedCallback(t, target, body, signature.SignerOptions{})
 
 	before := v.Explain(t.Context(), r, nil)

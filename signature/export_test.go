@@ -54,9 +54,6 @@ func (s *MemoryReplayStore) Claims() int {
 	return max(len(s.queue), len(s.expiry))
 }
 
-// VerifyUnobserved is VerifyCallback without the code for VerifierOptions.Observe.
-func (v *Verifier) VerifyUnobserved(r *http.Request) (*Message, error) { return v.callback(r) }
-
 // ExplainCost returns the result of Explain, and how many operations with keys and forms of the
 // message and the body it used.
 func ExplainCost(v *Verifier, r *http.Request, opts *ExplainOptions) (explanation Explanation, keys, forms, bodies, size int) {

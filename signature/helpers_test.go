@@ -68,10 +68,16 @@ func serviceKeys() signature.StaticKeys {
 
 func newVerifier(tb testing.TB, opts signature.VerifierOptions) *signature.Verifier {
 	tb.Helper()
+	return verifierFor(tb, serviceKeys(), opts, host)
+}
+
+// verifierFor returns a verifier for messages to hosts that are signed with keys of source.
+func verifierFor(tb testing.TB, source signature.KeySource, opts signature.VerifierOptions, hosts ...string) *signature.Verifier {
+	tb.Helper()
 	if opts.Now == nil {
 		opts.Now = clock
 	}
-	v, err := signature.NewVerifier(serviceKeys(), []string{host}, &opts)
+	v, err := signature.NewVerifier(source, hosts, &opts)
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -88,6 +94,15 @@ func newSigner(tb testing.TB, opts signature.SignerOptions) *signature.Signer {
 		tb.Fatal(err)
 	}
 	return s
+}
+
+// sign signs r as a callback with the given body, and returns it.
+func sign(tb testing.TB, r *http.Request, content string) *http.Request {
+	tb.Helper()
+	if err := newSigner(tb, signature.SignerOptions{}).SignCallback(r, []byte(content)); err != nil {
+		tb.Fatal(err)
+	}
+	return r
 }
 
 // newCallback returns a valid callback that is not signed yet.
@@ -175,6 +190,40 @@ type slowKeys struct {
 func (k slowKeys) PublicKey(ctx context.Context, id string) (*rsa.PublicKey, error) {
 	k.wait()
 	return k.StaticKeys.PublicKey(ctx, id)
+}
+
+// keyFunc implements KeySource.
+type keyFunc func(ctx context.Context, id string) (*rsa.PublicKey, error)
+
+func (f keyFunc) PublicKey(ctx context.Context, id string) (*rsa.PublicKey, error) { return f(ctx, id) }
+
+func failingKeys(err error) keyFunc {
+	return func(context.Context, string) (*rsa.PublicKey, error) { return nil, err }
+}
+
+// storeFunc implements ReplayStore.
+type storeFunc func(ctx context.Context, id [32]byte, ttl time.Duration) (bool, error)
+
+func (f storeFunc) Claim(ctx context.Context, id [32]byte, ttl time.Duration) (bool, error) {
+	return f(ctx, id, ttl)
+}
+
+func failingStore(err error) storeFunc {
+	return func(context.Context, [32]byte, time.Duration) (bool, error) { return false, err }
+}
+
+// wantRetryable checks that the service sends a message with this error again: after a 400 the
+// callback would be lost.
+func wantRetryable(tb testing.TB, err error, want ...error) {
+	tb.Helper()
+	if e, ok := errors.AsType[*signature.Error](err); !ok || !e.Retryable() {
+		tb.Errorf("error = %v, want a retryable one", err)
+	}
+	for _, w := range want {
+		if !errors.Is(err, w) {
+			tb.Errorf("error = %v, want %v", err, w)
+		}
+	}
 }
 
 // keyServer publishes a key set over TLS, and provides the clock of its JWKS.
@@ -290,6 +339,17 @@ func jwk(kid, name string) string {
 }
 
 func keySet(keys ...string) string { return `{"keys":[` + strings.Join(keys, ",") + `]}` }
+
+// jwksOver returns a JWKS that sends its requests to transport.
+func jwksOver(tb testing.TB, transport http.RoundTripper, opts signature.JWKSOptions) *signature.JWKS {
+	tb.Helper()
+	opts.HTTPClient = &http.Client{Transport: transport}
+	j, err := signature.NewJWKS("https://eu.example.com/jwks.json", &opts)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return j
+}
 
 // roundTrip implements http.RoundTripper without sockets, which synctest bubbles require.
 type roundTrip func(*http.Request) (*http.Response, error)

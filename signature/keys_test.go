@@ -52,10 +52,20 @@ func TestVerifier_KeyStrength(t *testing.T) {
 	}
 }
 
-// TestVerifier_KeySourceErrors makes a key source return errors of this package. Only
+// TestVerifier_KeySourceErrors makes a key source fail, also with errors of this package. Only
 // ErrUnknownKey may reject the message permanently.
 func TestVerifier_KeySourceErrors(t *testing.T) {
 	t.Parallel()
+	outage := errors.New("vault sealed")
+	type row struct {
+		source keyFunc
+		wraps  error
+	}
+	rows := map[string]row{
+		"error":               {failingKeys(outage), outage},
+		"no key and no error": {failingKeys(nil), signature.ErrKeySource},
+		"canceled context":    {func(ctx context.Context, _ string) (*rsa.PublicKey, error) { return nil, ctx.Err() }, context.Canceled},
+	}
 	for _, reason := range []error{signature.ErrSignature, signature.ErrReplay, signature.ErrMalformed, signature.ErrReplayStore, signature.ErrTooLate, signature.ErrKeySource} {
 		for name, cause := range map[string]error{
 			"reason":         reason,
@@ -63,19 +73,22 @@ func TestVerifier_KeySourceErrors(t *testing.T) {
 			"wrapped":        fmt.Errorf("vault: %w", &signature.Error{Operation: "callback", Reason: reason}),
 			"wrapped reason": fmt.Errorf("vault: %w", reason),
 		} {
-			source := keyFunc(func(context.Context, string) (*rsa.PublicKey, error) { return nil, cause })
-
-			_, err := verifierFor(t, source, signature.VerifierOptions{}, host).VerifyCallback(request(t, signedCallback()))
-
-			e, ok := errors.AsType[*signature.Error](err)
-			if !ok || !e.Retryable() || e.Reason != signature.ErrKeySource || e.Operation != "callback" {
-				t.Errorf("%s %q: error = %v, want ErrKeySource: after a 400 the callback is lost", name, reason, err)
-			}
+			rows[fmt.Sprint(name, " ", reason)] = row{failingKeys(cause), signature.ErrKeySource}
 		}
 	}
-	unknown := keyFunc(func(context.Context, string) (*rsa.PublicKey, error) {
-		return nil, fmt.Errorf("vault: %w", signature.ErrUnknownKey)
-	})
+	canceled, cancel := context.WithCancel(t.Context())
+	cancel()
+	for name, tt := range rows {
+		t.Run(name, func(t *testing.T) {
+			_, err := verifierFor(t, tt.source, signature.VerifierOptions{}, host).VerifyCallback(request(t, signedCallback()).WithContext(canceled))
+
+			wantRetryable(t, err, signature.ErrKeySource, tt.wraps)
+			if e, ok := errors.AsType[*signature.Error](err); !ok || e.Reason != signature.ErrKeySource || e.Operation != "callback" {
+				t.Errorf("error = %v, want reason ErrKeySource of the callback", err)
+			}
+		})
+	}
+	unknown := failingKeys(fmt.Errorf("vault: %w", signature.ErrUnknownKey))
 	if _, err := verifierFor(t, unknown, signature.VerifierOptions{}, host).VerifyCallback(request(t, signedCallback())); !errors.Is(err, signature.ErrUnknownKey) || !strings.Contains(err.Error(), "no usable key with this ID") {
 		t.Errorf("error = %v, want ErrUnknownKey", err)
 	}

@@ -156,12 +156,10 @@ func logCases(t *testing.T) []logCase {
 	if _, err := full.Claim(t.Context(), [32]byte{1}, time.Hour); err != nil {
 		t.Fatal(err)
 	}
-	failingKeys := keyFunc(func(context.Context, string) (*rsa.PublicKey, error) { return nil, outage })
 	waitingKeys := keyFunc(func(ctx context.Context, _ string) (*rsa.PublicKey, error) {
 		<-ctx.Done()
 		return nil, ctx.Err()
 	})
-	failingStore := storeFunc(func(context.Context, [32]byte, time.Duration) (bool, error) { return false, outage })
 	leftStore := storeFunc(func(ctx context.Context, _ [32]byte, _ time.Duration) (bool, error) { return false, ctx.Err() })
 	canceled := func(r *http.Request) *http.Request {
 		ctx, cancel := context.WithCancel(r.Context())
@@ -179,13 +177,10 @@ func logCases(t *testing.T) []logCase {
 		fmt.Fprint(w, keySet(jwk("other", "service-1")))
 	})
 	down.respond(respondWith(500, "", ""))
-	hanging, err := signature.NewJWKS("https://eu.example.com/jwks.json", &signature.JWKSOptions{HTTPClient: &http.Client{Transport: roundTrip(func(*http.Request) (*http.Response, error) {
+	hanging := jwksOver(t, roundTrip(func(*http.Request) (*http.Response, error) {
 		<-t.Context().Done() // until the test ends
 		return nil, t.Context().Err()
-	})}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}), signature.JWKSOptions{})
 	body := func(body io.Reader) func(*http.Request) *http.Request {
 		return func(r *http.Request) *http.Request { r.Body = io.NopCloser(body); return r }
 	}
@@ -197,7 +192,10 @@ func logCases(t *testing.T) []logCase {
 	}
 	return []logCase{
 		// Anyone can cause these.
-		{"malformed", nil, nil, func(r *http.Request) *http.Request { r.Header.Del("Authorization"); return r }, slog.LevelWarn, "Authorization", 400},
+		{"malformed", nil, nil, func(r *http.Request) *http.Request {
+			r.Header.Set("Authorization", "Bearer not-a-signature")
+			return r
+		}, slog.LevelWarn, "Authorization scheme is not Signature", 400},
 		{"unknown key", signature.StaticKeys{}, nil, nil, slog.LevelWarn, "no usable key with this ID", 400},
 		{"forged", signature.StaticKeys{keyID: &keys()["unpublished"].PublicKey}, nil, nil, slog.LevelWarn, "does not verify", 400},
 		{"cached key set", cached.jwks(t, signature.JWKSOptions{}), nil, nil, slog.LevelWarn, "cache", 503},
@@ -210,11 +208,11 @@ func logCases(t *testing.T) []logCase {
 		{"canceled during claim", nil, leftStore, canceled, slog.LevelWarn, "context canceled", 503},
 
 		// Outages and mistakes of the receiver.
-		{"key source down", failingKeys, nil, nil, slog.LevelError, "connection refused", 503},
+		{"key source down", failingKeys(outage), nil, nil, slog.LevelError, "connection refused", 503},
 		{"deadline exceeded during key lookup", waitingKeys, nil, expired, slog.LevelError, "deadline exceeded", 503},
-		{"no key and no error", keyFunc(func(context.Context, string) (*rsa.PublicKey, error) { return nil, nil }), nil, nil, slog.LevelError, "neither a key nor an error", 503},
+		{"no key and no error", failingKeys(nil), nil, nil, slog.LevelError, "neither a key nor an error", 503},
 		{"key set down", down.jwks(t, signature.JWKSOptions{}), nil, nil, slog.LevelError, "500", 503},
-		{"replay store down", nil, failingStore, nil, slog.LevelError, "connection refused", 503},
+		{"replay store down", nil, failingStore(outage), nil, slog.LevelError, "connection refused", 503},
 		{"replay store full", nil, full, nil, slog.LevelError, "full", 503},
 		{"body consumed", nil, nil, body(strings.NewReader("")), slog.LevelError, "middleware in front of the verifier has read it", 503},
 		{"body closed", nil, nil, body(iotest.ErrReader(http.ErrBodyReadAfterClose)), slog.LevelError, "middleware in front of the verifier has read it", 503},
@@ -254,6 +252,9 @@ func TestVerifier_LogLevels(t *testing.T) {
 			got := log.records[0]
 			if got.Level != tt.level || got.Message != "signature: message not verified" || !strings.Contains(fmt.Sprint(got.Attrs["error"]), tt.text) {
 				t.Errorf("record = %v, want level %v and an error with %q", got, tt.level, tt.text)
+			}
+			if strings.Contains(fmt.Sprint(got), "not-a-signature") {
+				t.Errorf("record = %v, want it without content of the message", got)
 			}
 			if want := tt.level == slog.LevelError; observed.Alert != want {
 				t.Errorf("observed %+v, want Alert %t as in the log", observed, want)

@@ -1,10 +1,8 @@
 package signature_test
 
 import (
-	"bytes"
 	"context"
 	"crypto"
-	"crypto/rsa"
 	"errors"
 	"fmt"
 	"io"
@@ -22,7 +20,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/idverify/idverify-go/internal/attack"
-	"github.com/idverify/idverify-go/internal/tooltest"
 	"github.com/idverify/idverify-go/signature"
 )
 
@@ -40,9 +37,7 @@ type observeCase struct {
 
 func observeCases() []observeCase {
 	outage := errors.New("connection refused")
-	failingKeys := keyFunc(func(context.Context, string) (*rsa.PublicKey, error) { return nil, outage })
 	replayed := storeFunc(func(context.Context, [32]byte, time.Duration) (bool, error) { return false, nil })
-	failingStore := storeFunc(func(context.Context, [32]byte, time.Duration) (bool, error) { return false, outage })
 	var reads atomic.Int32
 	passing := func() time.Time { return now.Add(time.Duration(reads.Add(1)) * time.Minute / 15) } // 4 s per read
 	return []observeCase{
@@ -57,8 +52,8 @@ func observeCases() []observeCase {
 		{reason: "ErrDigest", err: signature.ErrDigest, callbackOnly: true, sent: withBody("{}")},
 		{reason: "ErrReplay", err: signature.ErrReplay, opts: signature.VerifierOptions{Replay: replayed}},
 		{reason: "ErrTooLarge", err: signature.ErrTooLarge, callbackOnly: true, opts: signature.VerifierOptions{MaxBody: 1}},
-		{reason: "ErrKeySource", alert: true, err: signature.ErrKeySource, keys: failingKeys},
-		{reason: "ErrReplayStore", alert: true, err: signature.ErrReplayStore, opts: signature.VerifierOptions{Replay: failingStore}},
+		{reason: "ErrKeySource", alert: true, err: signature.ErrKeySource, keys: failingKeys(outage)},
+		{reason: "ErrReplayStore", alert: true, err: signature.ErrReplayStore, opts: signature.VerifierOptions{Replay: failingStore(outage)}},
 		{reason: "ErrBody", err: signature.ErrBody, callbackOnly: true, received: func(r *http.Request) {
 			r.Body = io.NopCloser(iotest.ErrReader(io.ErrUnexpectedEOF))
 		}},
@@ -103,22 +98,12 @@ func TestVerifier_ObservesEachReason(t *testing.T) {
 					got = append(got, v)
 					requestValues = append(requestValues, ctx.Value(contextKey{}))
 				}
-				if c.opts.Now == nil {
-					c.opts.Now = clock
-				}
 				source := c.keys
 				if source == nil {
 					source = serviceKeys()
 				}
-				v, err := signature.NewVerifier(source, []string{host}, &c.opts)
-				if err != nil {
-					t.Fatal(err)
-				}
-				verify := v.VerifyCallback
+				v := verifierFor(t, source, c.opts, host)
 				want := signature.Verification{Operation: kind.name, Reason: c.reason}
-				if kind.name == "redirect" {
-					verify = v.VerifyRedirect
-				}
 				if c.reason == "" {
 					want.KeyID = keyID
 				}
@@ -128,7 +113,7 @@ func TestVerifier_ObservesEachReason(t *testing.T) {
 				r := c.request(t, kind)
 
 				start := time.Now()
-				_, err = verify(r.WithContext(context.WithValue(r.Context(), contextKey{}, "request")))
+				_, err := kind.verify(v, r.WithContext(context.WithValue(r.Context(), contextKey{}, "request")))
 				elapsed := time.Since(start)
 
 				if !errors.Is(err, c.err) {
@@ -296,33 +281,5 @@ func TestVerifier_RequireCallbackStorePanic(t *testing.T) {
 	}
 	if second != http.StatusNoContent || handled.Load() != 1 {
 		t.Errorf("response to the next attempt = %d, handler called %d times; want 204 and 1", second, handled.Load())
-	}
-}
-
-// TestVerifier_ObserveAllocations is not parallel, because it counts the allocations of the
-// process.
-func TestVerifier_ObserveAllocations(t *testing.T) {
-	if tooltest.RaceDetector() {
-		t.Skip("the race detector allocates")
-	}
-	unset := newVerifier(t, signature.VerifierOptions{})
-	set := newVerifier(t, signature.VerifierOptions{Observe: func(context.Context, signature.Verification) {}})
-	r := request(t, signedCallback())
-	reader := bytes.NewReader(nil)
-	content, restoredBody := []byte(body), io.NopCloser(reader)
-	allocations := func(verify func(*http.Request) (*signature.Message, error)) float64 {
-		return testing.AllocsPerRun(100, func() {
-			reader.Reset(content)
-			r.Body = restoredBody
-			if _, err := verify(r); err != nil {
-				t.Fatal(err)
-			}
-		})
-	}
-
-	base, off, on := allocations(unset.VerifyUnobserved), allocations(unset.VerifyCallback), allocations(set.VerifyCallback)
-
-	if off != base || on != base {
-		t.Errorf("%v allocations without Observe and %v with it, want %v for both", off, on, base)
 	}
 }
