@@ -39,21 +39,12 @@ func (b *bubbleKeys) RoundTrip(r *http.Request) (*http.Response, error) {
 	return w.Result(), nil
 }
 
-func (b *bubbleKeys) jwks(t *testing.T) *signature.JWKS {
-	t.Helper()
-	j, err := signature.NewJWKS("https://eu.example.com/jwks.json", &signature.JWKSOptions{HTTPClient: &http.Client{Transport: b}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return j
-}
-
 func TestJWKS_RefreshCoalesces(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		const callers = 1000
 		server := new(bubbleKeys)
-		j := server.jwks(t)
+		j := jwksOver(t, server, signature.JWKSOptions{})
 		var wg sync.WaitGroup
 		errs := make(chan error, 2*callers)
 
@@ -81,7 +72,7 @@ func TestJWKS_RefreshPauses(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		server := new(bubbleKeys)
-		j := server.jwks(t)
+		j := jwksOver(t, server, signature.JWKSOptions{})
 		began := time.Now()
 		failed := make(map[bool]int)
 
@@ -182,32 +173,37 @@ type waitingContext struct {
 
 func (c waitingContext) Done() <-chan struct{} { c.begun(); return c.Context.Done() }
 
-// TestJWKS_RefreshBeforeLookup starts a refresh before a key is published. A lookup of the key that
-// waits for this fetch must fetch again.
-func TestJWKS_RefreshBeforeLookup(t *testing.T) {
+// TestJWKS_KeyPublishedDuringFetch publishes a key after a fetch in progress has read the set. A
+// lookup of the key that waits for this fetch must fetch again.
+func TestJWKS_KeyPublishedDuringFetch(t *testing.T) {
 	t.Parallel()
-	s := newKeyServer(t, jwk("a", "service-1"))
-	j := s.jwks(t, signature.JWKSOptions{})
-	requested, published := make(chan struct{}), make(chan struct{})
-	s.respond(func(w http.ResponseWriter, _ *http.Request) {
-		close(requested)
-		<-published
-		fmt.Fprint(w, keySet(jwk("a", "service-1")))
-	})
-	refreshed := make(chan error, 1)
-	go func() { refreshed <- j.Refresh(t.Context()) }()
-	<-requested
-	s.respond(nil)
-	s.publish(jwk("a", "service-1"), jwk("new", "service-2"))
-	waiting := waitingContext{t.Context(), sync.OnceFunc(func() { close(published) })}
+	for name, start := range map[string]func(*signature.JWKS) error{
+		"lookup":  func(j *signature.JWKS) error { _, err := j.PublicKey(t.Context(), "a"); return err },
+		"refresh": func(j *signature.JWKS) error { return j.Refresh(t.Context()) },
+	} {
+		s := newKeyServer(t, jwk("a", "service-1"))
+		j := s.jwks(t, signature.JWKSOptions{})
+		requested, published := make(chan struct{}), make(chan struct{})
+		s.respond(func(w http.ResponseWriter, _ *http.Request) {
+			close(requested)
+			<-published
+			fmt.Fprint(w, keySet(jwk("a", "service-1")))
+		})
+		first := make(chan error, 1)
+		go func() { first <- start(j) }()
+		<-requested
+		s.respond(nil)
+		s.publish(jwk("a", "service-1"), jwk("new", "service-2"))
+		waiting := waitingContext{t.Context(), sync.OnceFunc(func() { close(published) })}
 
-	_, lookupErr := j.PublicKey(waiting, "new")
+		_, err := j.PublicKey(waiting, "new")
 
-	if lookupErr != nil {
-		t.Errorf("lookup: error = %v, want none", lookupErr)
-	}
-	if err := <-refreshed; err != nil {
-		t.Errorf("Refresh: error = %v, want none", err)
+		if err := <-first; err != nil {
+			t.Errorf("first %s: error = %v, want none", name, err)
+		}
+		if err != nil {
+			t.Errorf("lookup during a %s: error = %v, want none: the key was published before", name, err)
+		}
 	}
 }
 
@@ -215,7 +211,7 @@ func TestJWKS_RefreshCanceled(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		server := new(bubbleKeys)
-		j := server.jwks(t)
+		j := jwksOver(t, server, signature.JWKSOptions{})
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second/2)
 		defer cancel()
 
@@ -233,82 +229,44 @@ func TestJWKS_RefreshCanceled(t *testing.T) {
 	})
 }
 
-// TestJWKS_RefreshClockPanic makes the clock panic in each of its calls. Refresh panics, but must
-// not keep the lock.
-func TestJWKS_RefreshClockPanic(t *testing.T) {
+// TestJWKS_ClockPanicReleasesLock makes the clock panic in each of its calls on the caller's
+// goroutine. The call panics, but must not keep the lock.
+func TestJWKS_ClockPanicReleasesLock(t *testing.T) {
 	t.Parallel()
-	const reads = 2 // on the caller's goroutine
-	for broken := range reads {
-		s := newKeyServer(t, jwk("a", "service-1"))
-		armed, read := false, 0
-		j, err := signature.NewJWKS(s.srv.URL, &signature.JWKSOptions{HTTPClient: s.srv.Client(), Now: func() time.Time {
-			if read++; armed && read == broken+1 {
-				panic("broken clock")
-			}
-			return s.clock()
-		}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		s.want(t, j, "a", "service-1")
-		s.advance(time.Hour)
-		armed, read = true, 0
-
-		panicked := func() (panicked bool) {
-			defer func() { panicked = recover() != nil }()
-			_ = j.Refresh(t.Context())
-			return false
-		}()
-		armed = false
-
-		if !panicked {
-			t.Errorf("read %d: Refresh did not panic, want the clock's panic", broken+1)
-		}
-		s.want(t, j, "a", "service-1")
-	}
-}
-
-// TestJWKS_AgeByBothClocks also checks that Refresh uses the same age.
-func TestJWKS_AgeByBothClocks(t *testing.T) {
-	t.Parallel()
-	for _, tt := range []struct {
-		name    string
-		read    func(tb testing.TB, fetched time.Time) time.Time
-		want    time.Duration
-		fetches bool // Refresh fetches
-	}{
-		{"just fetched", func(_ testing.TB, fetched time.Time) time.Time { return fetched }, 0, false},
-		{"both clocks", func(_ testing.TB, fetched time.Time) time.Time { return fetched.Add(30 * time.Second) }, 30 * time.Second, true},
-		{"suspended", func(tb testing.TB, fetched time.Time) time.Time {
-			return afterSuspend(tb, fetched.Add(time.Second), 72*time.Hour)
-		}, 72*time.Hour + time.Second, true},
-		{"wall clock set back", func(tb testing.TB, fetched time.Time) time.Time {
-			return afterSuspend(tb, fetched.Add(time.Minute), -30*time.Second)
-		}, time.Minute, true},
-		{"wall clock before the fetch", func(tb testing.TB, fetched time.Time) time.Time {
-			return afterSuspend(tb, fetched.Add(time.Second), -time.Hour)
-		}, math.MaxInt64, true},
-		{"no monotonic clock", func(_ testing.TB, fetched time.Time) time.Time { return fetched.Round(0).Add(time.Second) }, time.Second, false},
+	for name, call := range map[string]func(*signature.JWKS){
+		"PublicKey": func(j *signature.JWKS) { _, _ = j.PublicKey(t.Context(), "a") },
+		"Refresh":   func(j *signature.JWKS) { _ = j.Refresh(t.Context()) },
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
-			s := newKeyServer(t, jwk("a", "service-1"))
-			fetched := time.Now()
-			s.set(fetched)
-			j := s.jwks(t, signature.JWKSOptions{})
+		for reads, panicked := 1, true; panicked; reads++ {
+			s := newKeyServer(t, jwk("a", "service-1"), jwk("b", "service-2"))
+			armed, read := false, 0
+			j, err := signature.NewJWKS(s.srv.URL, &signature.JWKSOptions{HTTPClient: s.srv.Client(), Now: func() time.Time {
+				if read++; armed && read == reads {
+					panic("broken clock")
+				}
+				return s.clock()
+			}})
+			if err != nil {
+				t.Fatal(err)
+			}
 			s.want(t, j, "a", "service-1")
+			s.advance(time.Hour)
+			s.respond(respondWith(503, "", ""))
+			s.wantError(t, j, "c", signature.ErrKeySource) // starts a pause, so that only calls read the clock
+			armed, read = true, 0
 
-			s.set(tt.read(t, fetched))
-			age, ok := j.Age()
-			err := j.Refresh(t.Context())
+			panicked = func() (panicked bool) {
+				defer func() { panicked = recover() != nil }()
+				call(j)
+				return false
+			}()
+			armed = false
+			s.want(t, j, "b", "service-2")
 
-			if age != tt.want || !ok {
-				t.Errorf("Age() = %v, %v; want %v, true", age, ok, tt.want)
+			if !panicked && reads < 3 {
+				t.Errorf("%s reads the clock %d times, want at least 2", name, reads-1)
 			}
-			if refetched := s.fetches() == 2; err != nil || refetched != tt.fetches {
-				t.Errorf("Refresh fetched: %v, error = %v; want %v and none", refetched, err, tt.fetches)
-			}
-		})
+		}
 	}
 }
 
@@ -535,92 +493,77 @@ func afterSuspend(tb testing.TB, t time.Time, slept time.Duration) time.Time {
 	return woken
 }
 
-// TestJWKS_ExpiryByBothClocks makes the wall clock and the monotonic clock differ. A key set that
-// is expired by either clock must be fetched again, or a revoked key remains in use.
-func TestJWKS_ExpiryByBothClocks(t *testing.T) {
+// TestJWKS_BothClocks makes the wall clock and the monotonic clock differ. A key set that is expired
+// by either clock must be fetched again, or a revoked key remains in use.
+func TestJWKS_BothClocks(t *testing.T) {
 	t.Parallel()
-	const maxAge = 5 * time.Minute
+	const maxAge, maxStale = 5 * time.Minute, time.Hour
 	for _, tt := range []struct {
-		name      string
-		read      func(tb testing.TB, fetched time.Time) time.Time // the clock after the key is revoked
-		refetched bool
+		name         string
+		later, slept time.Duration // since the fetch by the monotonic clock, and additionally by the wall clock
+		wallOnly     bool          // there is no monotonic clock
+		age          time.Duration // of the set
+		refreshed    bool          // Refresh fetches
+		expired      bool          // a lookup fetches
+		unusable     bool          // without another set
 	}{
-		{"suspended for 72 h", func(tb testing.TB, fetched time.Time) time.Time {
-			return afterSuspend(tb, fetched.Add(time.Minute), 72*time.Hour)
-		}, true},
-		{"suspended for less than the max-age", func(tb testing.TB, fetched time.Time) time.Time {
-			return afterSuspend(tb, fetched, maxAge-time.Second)
-		}, false},
-		{"wall clock set back while the monotonic clock runs", func(tb testing.TB, fetched time.Time) time.Time {
-			return afterSuspend(tb, fetched.Add(maxAge), -time.Minute)
-		}, true},
-		{"wall clock set back to before the fetch", func(tb testing.TB, fetched time.Time) time.Time {
-			return afterSuspend(tb, fetched.Add(time.Second), -time.Hour)
-		}, true},
-		{"no monotonic clock, wall clock before the fetch", func(_ testing.TB, fetched time.Time) time.Time {
-			return fetched.Round(0).Add(-time.Nanosecond)
-		}, true},
-		{"no monotonic clock, max-age reached", func(_ testing.TB, fetched time.Time) time.Time {
-			return fetched.Round(0).Add(maxAge)
-		}, true},
-		{"no monotonic clock, max-age not reached", func(_ testing.TB, fetched time.Time) time.Time {
-			return fetched.Round(0).Add(maxAge - time.Nanosecond)
-		}, false},
-		{"both clocks at the fetch", func(_ testing.TB, fetched time.Time) time.Time { return fetched }, false},
+		{"just fetched", 0, 0, false, 0, false, false, false},
+		{"30 s later", 30 * time.Second, 0, false, 30 * time.Second, true, false, false},
+		{"suspended for 72 h", time.Minute, 72 * time.Hour, false, 72*time.Hour + time.Minute, true, true, true},
+		{"suspended for less than the max-age", 0, maxAge - time.Second, false, maxAge - time.Second, true, false, false},
+		{"suspended beyond MaxStale", time.Minute, maxStale, false, maxStale + time.Minute, true, true, true},
+		{"wall clock set back while the monotonic clock runs", maxAge, -time.Minute, false, maxAge, true, true, false},
+		{"wall clock set back, monotonic clock beyond MaxStale", maxStale + time.Nanosecond, -time.Minute, false, maxStale + time.Nanosecond, true, true, true},
+		{"wall clock set back to before the fetch", time.Second, -time.Hour, false, math.MaxInt64, true, true, true},
+		{"both clocks before the fetch", -time.Hour, 0, false, math.MaxInt64, true, true, true},
+		{"both clocks at MaxStale", maxStale, 0, false, maxStale, true, true, false},
+		{"no monotonic clock, before the fetch", -time.Nanosecond, 0, true, math.MaxInt64, true, true, true},
+		{"no monotonic clock, 1 s later", time.Second, 0, true, time.Second, false, false, false},
+		{"no monotonic clock, max-age not reached", maxAge - time.Nanosecond, 0, true, maxAge - time.Nanosecond, true, false, false},
+		{"no monotonic clock, max-age reached", maxAge, 0, true, maxAge, true, true, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			s := newKeyServer(t, jwk("revoked", "service-1"), jwk("other", "service-2"))
-			fetched := time.Now()
-			s.set(fetched)
-			j := s.jwks(t, signature.JWKSOptions{})
-			s.want(t, j, "revoked", "service-1")
-			s.publish(jwk("other", "service-2"))
+			later := func() (*keyServer, *signature.JWKS) {
+				s, fetched := newKeyServer(t, jwk("revoked", "service-1"), jwk("other", "service-2")), time.Now()
+				s.set(fetched)
+				j := s.jwks(t, signature.JWKSOptions{MaxStale: maxStale})
+				s.want(t, j, "revoked", "service-1")
+				s.publish(jwk("other", "service-2"))
+				read := fetched.Add(tt.later)
+				if tt.slept != 0 {
+					read = afterSuspend(t, read, tt.slept)
+				}
+				if tt.wallOnly {
+					read = read.Round(0)
+				}
+				s.set(read)
+				return s, j
+			}
 
-			s.set(tt.read(t, fetched))
+			s, j := later()
+			if age, ok := j.Age(); age != tt.age || !ok {
+				t.Errorf("Age() = %v, %v; want %v, true", age, ok, tt.age)
+			}
+			err := j.Refresh(t.Context())
+			if refreshed := s.fetches() == 2; err != nil || refreshed != tt.refreshed {
+				t.Errorf("Refresh fetched: %v, error = %v; want %v and none", refreshed, err, tt.refreshed)
+			}
 
-			if tt.refetched {
+			s, j = later()
+			if tt.expired {
 				s.wantError(t, j, "revoked", signature.ErrUnknownKey)
 			} else {
 				s.want(t, j, "revoked", "service-1")
 			}
 			s.want(t, j, "other", "service-2")
-		})
-	}
-}
 
-// TestJWKS_MaxStaleByBothClocks does the same with a key set that cannot be fetched again.
-func TestJWKS_MaxStaleByBothClocks(t *testing.T) {
-	t.Parallel()
-	for _, tt := range []struct {
-		name   string
-		read   func(tb testing.TB, fetched time.Time) time.Time
-		usable bool
-	}{
-		{"suspended beyond MaxStale", func(tb testing.TB, fetched time.Time) time.Time {
-			return afterSuspend(tb, fetched.Add(time.Minute), time.Hour)
-		}, false},
-		{"wall clock set back, monotonic clock beyond MaxStale", func(tb testing.TB, fetched time.Time) time.Time {
-			return afterSuspend(tb, fetched.Add(time.Hour+time.Nanosecond), -time.Minute)
-		}, false},
-		{"wall clock before the fetch", func(_ testing.TB, fetched time.Time) time.Time { return fetched.Add(-time.Hour) }, false},
-		{"both clocks at MaxStale", func(_ testing.TB, fetched time.Time) time.Time { return fetched.Add(time.Hour) }, true},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
-			s := newKeyServer(t, jwk("a", "service-1"))
-			fetched := time.Now()
-			s.set(fetched)
-			j := s.jwks(t, signature.JWKSOptions{MaxStale: time.Hour})
-			s.want(t, j, "a", "service-1")
+			s, j = later()
 			s.respond(respondWith(503, "", ""))
-
-			s.set(tt.read(t, fetched))
-
-			if tt.usable {
-				s.want(t, j, "a", "service-1")
+			if tt.unusable {
+				s.wantError(t, j, "revoked", signature.ErrKeySource)
 			} else {
-				s.wantError(t, j, "a", signature.ErrKeySource)
+				s.want(t, j, "revoked", "service-1")
 			}
 		})
 	}
