@@ -609,6 +609,11 @@ func (e *examination) queries() dimension {
 		_, query := e.cutTarget(registered)
 		d.addOption(option{value: query, found: "signed with the query of a registered path, which a proxy removed or changed", general: true})
 	}
+	if e.operation == "redirect" {
+		for _, q := range e.parameterSources() {
+			d.add("?"+q.rest, "signed with &, which was replaced by &amp;")
+		}
+	}
 	d.add("", "signed without a query, which a proxy added")
 	if len(e.query) > maxVaried {
 		return d
