@@ -145,14 +145,20 @@ func newKeys(t *testing.T) *receivertest.Keys {
 	return keys
 }
 
-// newVerifier returns a verifier for the host of callbackURL.
-func newVerifier(t *testing.T, keys *receivertest.Keys, opts *signature.VerifierOptions) *signature.Verifier {
+// newVerifier returns a verifier for messages to host that are signed with keys.
+func newVerifier(t *testing.T, keys *receivertest.Keys, host string, opts *signature.VerifierOptions) *signature.Verifier {
 	t.Helper()
-	jwks, err := signature.NewJWKS(keys.URL(), &signature.JWKSOptions{HTTPClient: keys.Client()})
+	return verifierAt(t, keys.URL(), keys, host, opts)
+}
+
+// verifierAt is like newVerifier, for another URL of the key set.
+func verifierAt(t *testing.T, url string, keys *receivertest.Keys, host string, opts *signature.VerifierOptions) *signature.Verifier {
+	t.Helper()
+	jwks, err := signature.NewJWKS(url, &signature.JWKSOptions{HTTPClient: keys.Client()})
 	if err != nil {
 		t.Fatal(err)
 	}
-	v, err := signature.NewVerifier(jwks, []string{"api.example.com"}, opts)
+	v, err := signature.NewVerifier(jwks, []string{host}, opts)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -441,6 +447,11 @@ func (h *handmade) count() int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.messages
+}
+
+// respond returns a handler that responds to all messages with the status.
+func respond(status int) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) })
 }
 
 // limited limits the rate to n requests per second, with status 503.

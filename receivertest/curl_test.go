@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
-	"encoding/pem"
 	"fmt"
 	"io"
 	"net/http"
@@ -69,7 +68,7 @@ func TestFinding_Curl(t *testing.T) {
 			sent := make(map[string]recorded)
 			current := ""
 			r := receivertest.Receiver{
-				Keys: newKeys(t), Kind: kind, URL: "https://api.example.com/hook?a=1", Addr: srv.URL, Strict: true,
+				Keys: newKeys(t), Kind: kind, URL: "https://api.example.com/hook?a='1%25", Addr: srv.URL, Strict: true,
 				Header: http.Header{"Cookie": {"a=$b; c='d'"}},
 				Progress: func(_, _ int, rule string) {
 					sent[current] = c.take()
@@ -102,6 +101,17 @@ func TestFinding_Curl(t *testing.T) {
 	}
 }
 
+// sendAgain examines a receiver with one rule and runs the command of its finding. It returns the
+// request that the recorder received, and the command.
+func (c *recorder) sendAgain(t *testing.T, r receivertest.Receiver, rule string, env ...string) (again recorded, command string) {
+	t.Helper()
+	r.Keys, r.URL, r.Only = newKeys(t), callbackURL, []string{rule}
+	f := finding(t, examine(t, r), rule)
+	c.take()
+	run(t, f.Curl, env...)
+	return c.take(), f.Curl
+}
+
 // TestFinding_CurlTLS runs a command for a receiver with TLS at another address.
 func TestFinding_CurlTLS(t *testing.T) {
 	t.Parallel()
@@ -111,20 +121,11 @@ func TestFinding_CurlTLS(t *testing.T) {
 	t.Cleanup(srv.Close)
 	config := srv.Client().Transport.(*http.Transport).TLSClientConfig
 	config.ServerName = "example.com"
-	file := t.TempDir() + "/ca.pem"
-	if err := os.WriteFile(file, pemOf(srv.Certificate().Raw), 0o600); err != nil {
-		t.Fatal(err)
-	}
 
-	report := examine(t, receivertest.Receiver{
-		Keys: newKeys(t), URL: callbackURL, Addr: srv.Listener.Addr().String(), TLSConfig: config, Only: []string{"callback/changed-match"},
-	})
+	got, command := c.sendAgain(t, receivertest.Receiver{Addr: srv.Listener.Addr().String(), TLSConfig: config}, "callback/changed-match", "CA_FILE="+caFile(t, srv))
 
-	f := finding(t, report, "callback/changed-match")
-	c.take()
-	run(t, f.Curl, "CA_FILE="+file)
-	if got := c.take(); got.Host != "api.example.com" || got.Target != "/callbacks?tenant=7" {
-		t.Errorf("request = %v, want that of the rule:\n%s", got, f.Curl)
+	if got.Host != "api.example.com" || got.Target != "/callbacks?tenant=7" {
+		t.Errorf("request = %v, want that of the rule:\n%s", got, command)
 	}
 }
 
@@ -136,13 +137,30 @@ func TestFinding_CurlOfHandler(t *testing.T) {
 	srv := httptest.NewServer(&c)
 	t.Cleanup(srv.Close)
 
-	report := examine(t, receivertest.Receiver{Keys: newKeys(t), URL: callbackURL, Handler: &c, Only: []string{"callback/body-of-10-mib"}})
+	got, command := c.sendAgain(t, receivertest.Receiver{Handler: &c}, "callback/body-of-10-mib", "RECEIVER="+srv.URL)
 
-	f := finding(t, report, "callback/body-of-10-mib")
-	c.take()
-	run(t, f.Curl, "RECEIVER="+srv.URL)
-	if got := c.take(); got.Method != "POST" || !strings.HasPrefix(got.Body, "1048") || len(f.Curl) > 10_000 {
-		t.Errorf("request = %v, want 10 MiB by a short command of %d bytes", got, len(f.Curl))
+	if got.Method != "POST" || !strings.HasPrefix(got.Body, "1048") || len(command) > 10_000 {
+		t.Errorf("request = %v, want 10 MiB by a short command of %d bytes", got, len(command))
+	}
+}
+
+// TestFinding_CurlHeader runs a command with a header whose value is shell syntax.
+func TestFinding_CurlHeader(t *testing.T) {
+	t.Parallel()
+	requireCurl(t)
+	var c recorder
+	srv := httptest.NewServer(&c)
+	t.Cleanup(srv.Close)
+	file := filepath.Join(t.TempDir(), "pwned")
+	value := `"; touch ` + file + `; : "$(touch ` + file + `)`
+
+	got, command := c.sendAgain(t, receivertest.Receiver{Addr: srv.URL, Header: http.Header{"X_a-1": {"first", value}}}, "callback/changed-match", "HEADER_X_A_1=first", "HEADER_X_A_1_2="+value)
+
+	if diff := cmp.Diff([]string{"first", value}, got.Header["X_a-1"]); diff != "" {
+		t.Errorf("header (-want +got):\n%s\n%s", diff, command)
+	}
+	if _, err := os.Stat(file); err == nil {
+		t.Error("the value of the header was run as a command")
 	}
 }
 
@@ -161,33 +179,4 @@ func run(t *testing.T, script string, env ...string) {
 func requireCurl(t *testing.T) {
 	t.Helper()
 	tooltest.Require(t, tooltest.Installed("sh", "curl", "head", "tr"), "run script/setup interop, which installs curl")
-}
-
-func pemOf(certificate []byte) []byte {
-	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: certificate})
-}
-
-// TestFinding_CurlHeader runs a command with a header whose value is shell syntax.
-func TestFinding_CurlHeader(t *testing.T) {
-	t.Parallel()
-	requireCurl(t)
-	var c recorder
-	srv := httptest.NewServer(&c)
-	t.Cleanup(srv.Close)
-
-	report := examine(t, receivertest.Receiver{
-		Keys: newKeys(t), URL: callbackURL, Addr: srv.URL, Only: []string{"callback/changed-match"}, Header: http.Header{"X_a-1": {"v"}},
-	})
-
-	f := finding(t, report, "callback/changed-match")
-	c.take()
-	file := filepath.Join(t.TempDir(), "pwned")
-	value := `"; touch ` + file + `; : "$(touch ` + file + `)`
-	run(t, f.Curl, "HEADER_X_A_1="+value)
-	if got := c.take().Header.Get("X_a-1"); got != value {
-		t.Errorf("header = %q, want %q:\n%s", got, value, f.Curl)
-	}
-	if _, err := os.Stat(file); err == nil {
-		t.Error("the value of the header was run as a command")
-	}
 }

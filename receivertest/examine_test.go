@@ -29,9 +29,18 @@ func examine(t *testing.T, r receivertest.Receiver) receivertest.Report {
 	if err != nil {
 		t.Fatal(err)
 	}
+	severities := make(map[string]receivertest.Severity)
+	for _, rule := range receivertest.Rules(report.Kind, r.Strict) {
+		severities[rule.Name] = rule.Severity
+	}
 	for _, f := range report.Failed() {
 		if !mistake.MatchString(f.Detail) {
 			t.Errorf("%s: detail = %q, want what the receiver did wrong first", f.Rule, f.Detail)
+		}
+		// A receiver that accepts a message with an unknown key verifies nothing.
+		accepts := strings.Contains(f.Rule, "/key-set-") && f.Severity == receivertest.SeverityCritical
+		if want := severities[f.Rule]; f.Severity != want && f.Severity != receivertest.SeverityLow && !accepts {
+			t.Errorf("%s: severity = %q, want %q or low", f.Rule, f.Severity, want)
 		}
 	}
 	return report
@@ -74,7 +83,7 @@ func TestExamine_CallbackHandler(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		keys, b := newKeys(t), newBackend("")
-		v := newVerifier(t, keys, &signature.VerifierOptions{Replay: signature.NewMemoryReplayStore(0)})
+		v := newVerifier(t, keys, "api.example.com", &signature.VerifierOptions{Replay: signature.NewMemoryReplayStore(0)})
 
 		report := examine(t, receivertest.Receiver{Keys: keys, URL: callbackURL, Handler: idverify.CallbackHandler(v, b.handle()), Probe: b.probe(), Strict: true})
 
@@ -88,7 +97,7 @@ func TestExamine_WithoutProbe(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		keys, b := newKeys(t), newBackend("")
-		v := newVerifier(t, keys, nil)
+		v := newVerifier(t, keys, "api.example.com", nil)
 
 		report := examine(t, receivertest.Receiver{Keys: keys, URL: callbackURL, Handler: idverify.CallbackHandler(v, b.handle()), Strict: true})
 
@@ -154,6 +163,12 @@ func TestExamine_HandmadeReceiver(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				report := examine(t, handmadeReceiver(t, test.fault))
 
+				if test.fault == reserializes {
+					const want = `did not accept a valid message (spaces in the body): response 401 Unauthorized; the body is "digest"`
+					if f := finding(t, report, "callback/accepts-spaces-in-the-body"); f.Detail != want {
+						t.Errorf("detail = %q, want %q", f.Detail, want)
+					}
+				}
 				got := strings.Fields(failures(report))
 				want := strings.Fields(test.want)
 				slices.Sort(got)
@@ -260,7 +275,7 @@ func TestExamine_Replay(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		keys, b := newKeys(t), newBackend(actsOnDuplicates)
-		v := newVerifier(t, keys, nil) // without a replay store
+		v := newVerifier(t, keys, "api.example.com", nil) // without a replay store
 
 		report := examine(t, receivertest.Receiver{
 			Keys: keys, URL: callbackURL, Handler: idverify.CallbackHandler(v, b.handle()), Probe: b.probe(), Strict: true,
@@ -421,10 +436,8 @@ func runFake(t *testing.T, r receivertest.Receiver) *fakeTB {
 
 func TestRun_Failures(t *testing.T) {
 	t.Parallel()
-	acceptsAll := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) })
-
 	f := runFake(t, receivertest.Receiver{
-		Keys: newKeys(t), URL: callbackURL, Handler: acceptsAll,
+		Keys: newKeys(t), URL: callbackURL, Handler: respond(http.StatusNoContent),
 		Only: []string{"callback/changed-match", "callback/no-digest", "callback/effect"},
 	})
 

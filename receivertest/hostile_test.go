@@ -130,19 +130,19 @@ func TestExamine_BusyMachine(t *testing.T) {
 		t.Run(row.rule, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				keys, b := newKeys(t), newBackend(row.backendFault)
-				h := &handmade{fault: row.fault, keys: keys, backend: b, replays: map[string]bool{}}
+				r := handmadeReceiver(t, row.fault)
+				h := r.Handler.(*handmade)
+				h.backend.fault = row.backendFault
 				messages := 0
-				delayed := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				r.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 					if messages++; messages == row.delayed {
 						time.Sleep(6 * time.Second)
 					}
 					h.ServeHTTP(w, r)
 				})
+				r.Only = []string{row.rule}
 
-				report := examine(t, receivertest.Receiver{Keys: keys, URL: callbackURL, Handler: delayed, Probe: b.probe(), Only: []string{row.rule}})
-
-				if f := finding(t, report, row.rule); f.Result != receivertest.ResultFail {
+				if f := finding(t, examine(t, r), row.rule); f.Result != receivertest.ResultFail {
 					t.Errorf("%s: %s %s, want fail", row.rule, f.Result, f.Detail)
 				}
 			})

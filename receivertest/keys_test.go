@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/idverify/idverify-go/internal/synctest"
 	"github.com/idverify/idverify-go/receivertest"
-	"github.com/idverify/idverify-go/signature"
 )
 
 func TestKeys_ServeHTTP(t *testing.T) {
@@ -82,52 +82,46 @@ func TestKeys_Differ(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		w := httptest.NewRecorder()
-		keys.ServeHTTP(w, httptest.NewRequest("GET", receivertest.KeySetPath, nil))
-		var set struct{ Keys []struct{ Kid string } }
-		if err := json.Unmarshal(w.Body.Bytes(), &set); err != nil || len(set.Keys) != 1 {
-			t.Fatalf("key set = %s", w.Body)
-		}
-		ids = append(ids, set.Keys[0].Kid)
+		ids = append(ids, publishedIDs(t, keys)...)
 	}
 
-	if ids[0] == ids[1] || ids[0] == "" {
+	if len(ids) != 2 || ids[0] == ids[1] || ids[0] == "" {
 		t.Errorf("key IDs = %q, want different ones", ids)
 	}
+}
+
+// publishedIDs returns the IDs of the keys in the key set.
+func publishedIDs(t *testing.T, keys *receivertest.Keys) (ids []string) {
+	t.Helper()
+	w := httptest.NewRecorder()
+	keys.ServeHTTP(w, httptest.NewRequest("GET", receivertest.KeySetPath, nil))
+	var set struct{ Keys []struct{ Kid string } }
+	if err := json.Unmarshal(w.Body.Bytes(), &set); err != nil {
+		t.Fatal(err)
+	}
+	for _, k := range set.Keys {
+		ids = append(ids, k.Kid)
+	}
+	return ids
 }
 
 // TestKeys_ExaminedAgain examines one receiver twice with the same Keys. Its key set is still that
 // of the first examination.
 func TestKeys_ExaminedAgain(t *testing.T) {
 	t.Parallel()
-	keys := newKeys(t)
-	r := receivertest.Receiver{
-		Keys: keys, URL: callbackURL, Only: []string{"callback/key-rotation", "callback/unpublished-key"},
-		Handler: verifierWithRefetch(t, keys),
-	}
-
-	for range 2 {
-		if got := failures(examine(t, r)); got != "" {
-			t.Errorf("failed rules = %q, want none", got)
+	synctest.Test(t, func(t *testing.T) {
+		keys := newKeys(t)
+		r := receivertest.Receiver{
+			Keys: keys, URL: callbackURL, Only: []string{"callback/key-rotation", "callback/unpublished-key"},
+			Handler: newVerifier(t, keys, "api.example.com", nil).RequireCallback(respond(http.StatusNoContent)),
 		}
-	}
 
-	w := httptest.NewRecorder()
-	keys.ServeHTTP(w, httptest.NewRequest("GET", receivertest.KeySetPath, nil))
-	if n := strings.Count(w.Body.String(), `"kid"`); n != 1 {
-		t.Errorf("%d keys after the examinations, want 1", n)
-	}
-}
+		for range 2 {
+			wantAllPassed(t, examine(t, r), 3)
+		}
 
-func verifierWithRefetch(t *testing.T, keys *receivertest.Keys) http.Handler {
-	t.Helper()
-	jwks, err := signature.NewJWKS(keys.URL(), &signature.JWKSOptions{HTTPClient: keys.Client(), MinRefetch: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	v, err := signature.NewVerifier(jwks, []string{"api.example.com"}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return v.RequireCallback(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }))
+		if ids := publishedIDs(t, keys); len(ids) != 1 {
+			t.Errorf("%d keys after the examinations, want 1", len(ids))
+		}
+	})
 }

@@ -88,7 +88,7 @@ func TestExamine_SessionHeader(t *testing.T) {
 
 		report, err := receivertest.Examine(t.Context(), receivertest.Receiver{
 			Keys: newKeys(t), Kind: receivertest.KindRedirect, URL: "https://api.example.com/hook",
-			Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }),
+			Handler: respond(http.StatusNoContent),
 			Probe:   receivertest.Probe{Session: session}, Only: []string{"redirect/no-*"},
 		})
 
@@ -103,18 +103,26 @@ func TestExamine_SessionHeader(t *testing.T) {
 
 func TestExamine_ProbeFails(t *testing.T) {
 	t.Parallel()
-	r := handmadeReceiver(t, "")
-	r.Probe.Created = nil
-	r.Only = []string{"callback/effect"}
 	broken := errors.New("database is gone")
-	r.Probe.Effects = func(context.Context, string) (int, error) { return 0, broken }
+	for part, row := range map[string]struct {
+		rule     string
+		probe    receivertest.Probe
+		findings int // before the error
+	}{
+		"Created":   {"callback/other-product", receivertest.Probe{Created: func(context.Context, receivertest.Check) error { return broken }}, 0},
+		"Effects":   {"callback/effect", receivertest.Probe{Effects: func(context.Context, string) (int, error) { return 0, broken }}, 1},
+		"SlowStore": {"callback/slow-store", receivertest.Probe{SlowStore: func(context.Context, bool) error { return broken }}, 1},
+	} {
+		r := handmadeReceiver(t, "")
+		r.Probe, r.Only = row.probe, []string{row.rule}
 
-	report, err := receivertest.Examine(t.Context(), r)
+		report, err := receivertest.Examine(t.Context(), r)
 
-	if !errors.Is(err, broken) || !strings.Contains(err.Error(), "probe Effects") {
-		t.Errorf("error = %v, want that of the probe", err)
-	}
-	if len(report.Findings) != 1 {
-		t.Errorf("%d findings, want those before the error", len(report.Findings))
+		if want := "receivertest: examine: probe " + part + ": database is gone"; fmt.Sprint(err) != want || !errors.Is(err, broken) {
+			t.Errorf("error = %v, want %q", err, want)
+		}
+		if len(report.Findings) != row.findings {
+			t.Errorf("%s: %d findings, want %d before the error", part, len(report.Findings), row.findings)
+		}
 	}
 }

@@ -295,12 +295,17 @@ func newKeyServer(t *testing.T) *keyServer {
 		server.CloseClientConnections()
 		server.Close()
 	})
-	caFile := filepath.Join(t.TempDir(), "ca.pem")
-	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
-	if err := os.WriteFile(caFile, ca, 0o600); err != nil {
+	return &keyServer{keys: keys, url: server.URL + receivertest.KeySetPath, caFile: caFile(t, server)}
+}
+
+// caFile returns the name of a file with the certificate of a server.
+func caFile(t *testing.T, server *httptest.Server) string {
+	t.Helper()
+	name := filepath.Join(t.TempDir(), "ca.pem")
+	if err := os.WriteFile(name, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	return &keyServer{keys: keys, url: server.URL + receivertest.KeySetPath, caFile: caFile}
+	return name
 }
 
 // startReceiver runs a program in a copy of receiverDir with the changes, until the test ends. It

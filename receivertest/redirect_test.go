@@ -102,14 +102,7 @@ func (s *signIn) handler(v *signature.Verifier) http.Handler {
 func redirectReceiver(t *testing.T, s *signIn, opts *signature.VerifierOptions) receivertest.Receiver {
 	t.Helper()
 	keys := newKeys(t)
-	jwks, err := signature.NewJWKS(keys.URL(), &signature.JWKSOptions{HTTPClient: keys.Client()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	v, err := signature.NewVerifier(jwks, []string{"shop.example.com"}, opts)
-	if err != nil {
-		t.Fatal(err)
-	}
+	v := newVerifier(t, keys, "shop.example.com", opts)
 	return receivertest.Receiver{Kind: receivertest.KindRedirect, Keys: keys, URL: redirectURL, Handler: s.handler(v), Probe: s.probe()}
 }
 

@@ -19,8 +19,7 @@ func TestRules_UnknownKind(t *testing.T) {
 func TestRules_Findings(t *testing.T) {
 	t.Parallel()
 	keys := newKeys(t)
-	// After the first rule, all others are not applicable.
-	rejectAll := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusBadRequest) })
+	rejectAll := respond(http.StatusBadRequest) // after the first rule, all others are not applicable
 	for _, kind := range []receivertest.Kind{receivertest.KindCallback, receivertest.KindRedirect} {
 		for _, strict := range []bool{false, true} {
 			report, err := receivertest.Examine(t.Context(), receivertest.Receiver{
