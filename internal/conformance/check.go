@@ -224,19 +224,25 @@ func (r *run) awaitResult(ctx context.Context, p product, check object) (*respon
 	}
 }
 
+// complete creates a check for a phone number that ends in suffix, opens its Check URL and returns
+// what awaitResult returns.
+func (r *run) complete(ctx context.Context, p product, suffix string) (check object, resp *response, end object, err error) {
+	if check, err = r.start(ctx, p, suffix, ""); err != nil {
+		return nil, nil, nil, err
+	}
+	if _, _, err = r.open(ctx, check, ""); err != nil {
+		return nil, nil, nil, err
+	}
+	resp, end, err = r.awaitResult(ctx, p, check)
+	return check, resp, end, err
+}
+
 // outcomes tests rows of a table of sandbox outcomes. For each suffix, it creates a check for a
 // phone number that ends in it, opens the Check URL and compares the result with want.
 func outcomes(p product, want object, suffixes ...string) func(*run, context.Context) error {
 	return func(r *run, ctx context.Context) error {
 		for _, suffix := range suffixes {
-			check, err := r.start(ctx, p, suffix, "")
-			if err != nil {
-				return err
-			}
-			if _, _, err := r.open(ctx, check, ""); err != nil {
-				return err
-			}
-			resp, end, err := r.awaitResult(ctx, p, check)
+			_, resp, end, err := r.complete(ctx, p, suffix)
 			if err != nil {
 				return err
 			}
@@ -256,14 +262,7 @@ func outcomes(p product, want object, suffixes ...string) func(*run, context.Con
 func notStored(p product, suffixes ...string) func(*run, context.Context) error {
 	return func(r *run, ctx context.Context) error {
 		for _, suffix := range suffixes {
-			check, err := r.start(ctx, p, suffix, "")
-			if err != nil {
-				return err
-			}
-			if _, _, err := r.open(ctx, check, ""); err != nil {
-				return err
-			}
-			_, end, err := r.awaitResult(ctx, p, check)
+			check, _, end, err := r.complete(ctx, p, suffix)
 			if err != nil {
 				return err
 			}
@@ -305,14 +304,8 @@ func (r *run) listed(ctx context.Context, p product, check object) (bool, error)
 }
 
 func (r *run) listsPhoneChecks(ctx context.Context) error {
-	check, err := r.start(ctx, phoneCheck, "02", "")
+	check, _, _, err := r.complete(ctx, phoneCheck, "02")
 	if err != nil {
-		return err
-	}
-	if _, _, err := r.open(ctx, check, ""); err != nil {
-		return err
-	}
-	if _, _, err := r.awaitResult(ctx, phoneCheck, check); err != nil {
 		return err
 	}
 	listed, err := r.listed(ctx, phoneCheck, check)
