@@ -144,6 +144,8 @@ var explainCallbackRows = []explainRow{
 	{"Authorization replaced", setHeader("Authorization", "Basic dXNlcjpwYXNz"), []string{"not explained: message: callback not verified: malformed message", "authorization: contains other credentials than a signature: the request does not come from the service, or a gateway that authenticates has replaced it: exclude the callback URL from authentication"}},
 	{"Authorization truncated", setHeader("Authorization", `Signature keyId="`), []string{"not explained: message: callback not verified: malformed message", "authorization: Authorization "}},
 	{"no Authorization", removed("Authorization"), []string{"not explained: ", "authorization: the request has no signature: it does not come from the service (a health check, a scanner), or a proxy removed the header Authorization"}},
+	{"no Authorization and no digest", changes(removed("Authorization"), removed("Digest")), []string{"not explained: ", "authorization: the request has no signature: it does not come"}},
+	{"no Authorization and another method", changes(removed("Authorization"), func(r *http.Request) { r.Method = "PUT" }), []string{"not explained: ", "authorization: the request has no signature: it does not come"}},
 	{"method", func(r *http.Request) { r.Method = "PUT" }, []string{"method: signed as POST, but received with another: check for a redirect in front of the handler, and for link previews (HEAD)"}},
 	{"method and digest", changes(removed("Digest"), func(r *http.Request) { r.Method = "PUT" }), []string{"method: signed as POST", "digest: a proxy removed"}},
 	{"another key ID", editHeader("Authorization", keyID, "key-9"), []string{"key: keyId in the Authorization is not the ID of the key that made the signature: check whether a proxy or a test changes it, and whether the key set is the one of the service"}},
@@ -256,8 +258,8 @@ func linesOf(e signature.Explanation) []string {
 func checkExplanation(t *testing.T, e signature.Explanation, want []string) {
 	t.Helper()
 	got := linesOf(e)
-	if e.Verified && (!e.Explained || len(e.Changes) > 0) {
-		t.Errorf("explanation of a verified message = %+v, want no changes", e)
+	if verified := slices.Equal(want, []string{"verified"}); e.Verified != verified || verified && (!e.Explained || len(e.Changes) > 0) {
+		t.Errorf("got %+v, want verified %v, without changes", e, verified)
 	}
 	if len(got) != len(want) {
 		t.Fatalf("got %d lines, want %d:\n%s", len(got), len(want), strings.Join(got, "\n"))
@@ -290,6 +292,7 @@ func TestVerifier_ExplainClock(t *testing.T) {
 		{"slow", -90 * time.Second, "clock: signed 1m30s after the time of this machine, and the allowed skew is 5s: its clock is slow"},
 		{"advice suffices", 6500 * time.Millisecond, "(an allowed skew of 7s would accept it)"},
 		{"within the skew", 5 * time.Second, "verified"},
+		{"whole seconds", 6 * time.Second, "(an allowed skew of 6s would accept it)"},
 		{"advice up to 30 s", 30 * time.Second, "(an allowed skew of 30s would accept it)"},
 		{"no advice above 30 s", 30*time.Second + time.Millisecond, "clock: signed 31s before"},
 		{"old", 48 * time.Hour, "clock: signed 48h0m0s before"},
@@ -687,6 +690,7 @@ func TestVerifier_ExplainKeys(t *testing.T) {
 	}{
 		{"another key set", other, map[string]signature.KeySource{"sandbox": mine}, []string{`key: signed with a key of the key set "sandbox", which the verifier does not have`}},
 		{"another key ID in another key set", other, map[string]signature.KeySource{"sandbox": signature.StaticKeys{"k": mine[keyID]}}, []string{`key: keyId in the Authorization is not the ID of the key that made the signature, which is in the key set "sandbox": check whether`}},
+		{"key source of the caller with other keys", keyFunc(func(context.Context, string) (*rsa.PublicKey, error) { called = true; return mine[keyID], nil }), map[string]signature.KeySource{"sandbox": other}, []string{"not explained: key: the keys of the verifier cannot be examined, and no examined key of another key set made the signature: the message is probably forged"}},
 		{"unknown", other, nil, []string{"not explained: message: callback not verified: signature does not verify", "key: the key with the ID in the Authorization did not make the signature: the message is probably forged"}},
 		{"unknown ID", signature.StaticKeys{"k": other[keyID]}, map[string]signature.KeySource{"sandbox": other}, []string{"not explained: message: callback not verified: unknown key", "key: the key set has no key with the ID in the Authorization, and no examined key of another key set made the signature: the message"}},
 		{"key source of the caller", keyFunc(func(context.Context, string) (*rsa.PublicKey, error) { called = true; return mine[keyID], nil }), nil, []string{"not explained: key: the verifier has no keys that can be examined"}},
