@@ -36,12 +36,8 @@ func (b observedBody) Read(p []byte) (int, error) {
 // unfinishedCallback returns a signed callback to a server, without its body.
 func unfinishedCallback(t *testing.T, server *httptest.Server, receiver string) *http.Request {
 	t.Helper()
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, server.URL+"/callbacks", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := callbackRequest(t, server.URL+"/callbacks").WithContext(t.Context())
 	r.Host = host
-	r.Header.Set("x-service-callback", "phone_check")
 	sign(t, r, body)
 	r.Host, r.ContentLength = receiver, int64(len(body))
 	return r

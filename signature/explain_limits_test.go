@@ -7,7 +7,6 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -150,8 +149,8 @@ func (w *statusRecorder) WriteHeader(status int) {
 // handler.
 func TestVerifier_ExplainInMiddleware(t *testing.T) {
 	t.Parallel()
-	for _, protocol := range []string{"HTTP/1.1", "HTTP/2.0"} {
-		t.Run(protocol, func(t *testing.T) {
+	for _, version := range []int{1, 2} {
+		t.Run(fmt.Sprint("HTTP/", version), func(t *testing.T) {
 			t.Parallel()
 			explanations := make(chan signature.Explanation, 1)
 			v := newVerifier(t, signature.VerifierOptions{Logger: slog.New(slog.DiscardHandler)})
@@ -159,21 +158,16 @@ func TestVerifier_ExplainInMiddleware(t *testing.T) {
 			mux := http.NewServeMux()
 			mux.Handle("/plain/", http.StripPrefix("/plain", handler))
 			mux.Handle("/", explainRejections(v, explanations, handler))
-			server := httptest.NewUnstartedServer(mux)
-			server.EnableHTTP2 = protocol == "HTTP/2.0"
-			server.StartTLS()
-			t.Cleanup(server.Close)
-			send := func(path, content string, edit func(*http.Request)) string {
-				r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, server.URL+path, nil)
-				if err != nil {
-					t.Fatal(err)
-				}
+			server := serveVersion(t, version, func(string) http.Handler { return mux })
+			request := func(path, content string, edit func(*http.Request)) string {
+				r := callbackRequest(t, server.URL+path)
 				r.Host = host
-				r.Header.Set("x-service-callback", "phone_check")
 				sign(t, r, body)
 				r.Body, r.GetBody, r.ContentLength = restored([]byte(content)), nil, int64(len(content))
 				edit(r)
-				return responseText(t, server.Client(), r)
+				status, header, text := send(t, server.Client(), r)
+				header.Del("Date")
+				return fmt.Sprint(status, header, text)
 			}
 
 			for _, row := range []struct {
@@ -187,35 +181,19 @@ func TestVerifier_ExplainInMiddleware(t *testing.T) {
 				{"body and host", body + "\n", func(r *http.Request) { r.Host = "other.example.com" }, "host: signed for api.example.com"},
 				{"forged", body, func(r *http.Request) { r.Header.Set("Authorization", "Signature x") }, "not explained: "},
 			} {
-				explained := send("/callbacks", row.content, row.edit)
+				explained := request("/callbacks", row.content, row.edit)
 				got := linesOf(<-explanations)
-				plain := send("/plain/callbacks", row.content, row.edit)
+				plain := request("/plain/callbacks", row.content, row.edit)
 
 				if diff := cmp.Diff(plain, explained); diff != "" {
 					t.Errorf("%s: response (-without Explain +with):\n%s", row.name, diff)
 				}
-				if !strings.Contains(explained, protocol+" 400") || !strings.HasPrefix(got[0], row.want) {
+				if !strings.HasPrefix(explained, "400 ") || !strings.HasPrefix(got[0], row.want) {
 					t.Errorf("%s: response %s, lines %q; want 400 and %q", row.name, explained, got, row.want)
 				}
 			}
 		})
 	}
-}
-
-// responseText returns the status, the headers except Date and the body of a response.
-func responseText(t *testing.T, client *http.Client, r *http.Request) string {
-	t.Helper()
-	response, err := client.Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer response.Body.Close()
-	content, err := io.ReadAll(response.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	response.Header.Del("Date")
-	return fmt.Sprint(response.Proto, " ", response.Status, response.Header, string(content))
 }
 
 // The changes repeat nothing of a message, except a host for which the service signed it.

@@ -711,21 +711,13 @@ func TestVerifier_ExplainKeys(t *testing.T) {
 
 func TestVerifier_ExplainCachedKeySet(t *testing.T) {
 	t.Parallel()
-	fetches := 0
-	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		fetches++
-		fmt.Fprint(w, keySet(jwk(keyID, "service-1")))
-	}))
-	defer server.Close()
-	source, err := signature.NewJWKS(server.URL, &signature.JWKSOptions{HTTPClient: server.Client(), Now: clock})
-	if err != nil {
-		t.Fatal(err)
-	}
+	server := newKeyServer(t, jwk(keyID, "service-1"))
+	source := server.jwks(t, signature.JWKSOptions{})
 	v := verifierFor(t, source, signature.VerifierOptions{}, host)
 	r := receivedCallback(t, target, body, signature.SignerOptions{})
 
 	before := v.Explain(t.Context(), r, nil)
-	fetchedBefore := fetches
+	fetchedBefore := server.fetches()
 	if err := source.Refresh(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -736,11 +728,11 @@ func TestVerifier_ExplainCachedKeySet(t *testing.T) {
 
 	checkExplanation(t, before, []string{"a JWKS fetches its set for the first message"})
 	checkExplanation(t, after, []string{"verified"})
-	if fetchedBefore != 0 || fetches != 1 {
+	if fetches := server.fetches(); fetchedBefore != 0 || fetches != 1 {
 		t.Errorf("Explain caused %d and %d fetches, want none", fetchedBefore, fetches-1)
 	}
-	if _, err := source.PublicKey(t.Context(), "unknown"); err == nil || fetches != 2 {
-		t.Errorf("lookup of an unknown key after Explain: error %v after %d fetches, want a second fetch: Explain must not use up its permission", err, fetches)
+	if _, err := source.PublicKey(t.Context(), "unknown"); err == nil || server.fetches() != 2 {
+		t.Errorf("lookup of an unknown key after Explain: error %v after %d fetches, want a second fetch: Explain must not use up its permission", err, server.fetches())
 	}
 }
 

@@ -45,7 +45,13 @@ func serve(t *testing.T, build func(host string) http.Handler) *httptest.Server 
 func serveVersion(t *testing.T, version int, build func(host string) http.Handler) *httptest.Server {
 	t.Helper()
 	srv := httptest.NewUnstartedServer(nil)
-	srv.Config.Handler = build(srv.Listener.Addr().String())
+	h := build(srv.Listener.Addr().String())
+	srv.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.ProtoMajor != version {
+			t.Errorf("request over %s, want HTTP/%d", r.Proto, version)
+		}
+		h.ServeHTTP(w, r)
+	})
 	srv.EnableHTTP2 = version == 2
 	srv.StartTLS()
 	t.Cleanup(srv.Close)
