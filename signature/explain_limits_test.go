@@ -73,6 +73,15 @@ func TestVerifier_ExplainLimits(t *testing.T) {
 			if keys > 64 || forms > 4096 || bodies > 150 || size > 4<<20+64<<10 {
 				t.Errorf("%d operations with keys, %d forms, %d bodies, %d bytes; want at most 64, 4,096, 150 and 4 MiB", keys, forms, bodies, size)
 			}
+			// Otherwise, the request does not test the limit.
+			switch {
+			case name == "forged" && keys != 64:
+				t.Errorf("%d operations with keys, want 64", keys)
+			case name == "nested body" && (bodies == 0 || size == 0):
+				t.Errorf("%d bodies, %d bytes, want some", bodies, size)
+			case name != "forged" && name != "nested body" && (forms == 0 || size < 2<<20):
+				t.Errorf("%d forms, %d bytes, want at least 2 MiB", forms, size)
+			}
 		})
 	}
 }

@@ -527,6 +527,8 @@ func TestVerifier_ExplainHeaders(t *testing.T) {
 		{"fifth of five", multi("e"), values("a", "b", "c", "d", "e"), []string{"not explained: ", "key: the service made the signature, but"}},
 		{"merged", multi("a"), values("a, a"), []string{"another covered header: a proxy repeated the header and merged the values" + keep}},
 		{"merged without a space", multi("a"), values("a,a"), []string{"another covered header: a proxy repeated the header and merged the values" + keep}},
+		{"another callback header", func(m *attack.Message) { m.Covered += " x-callback-id"; m.Set("X-Callback-Id", "a") }, setHeader("X-Callback-Id", "a,a"), []string{"x-callback-id: a proxy repeated the header and merged the values" + keep}},
+		{"weak key", keyNamed("weak", "weak"), changes(), []string{"not explained: ", "key: the key with the ID in the Authorization did not make the signature: the message is probably forged"}},
 		{"sim_check", set("X-Service-Callback", "sim_check"), removed("X-Service-Callback"), []string{"x-service-callback: a proxy removed or changed it" + keep}},
 		{"subscriber_check", set("X-Service-Callback", "subscriber_check"), setHeader("X-Service-Callback", "x"), []string{"x-service-callback: a proxy removed or changed it" + keep}},
 		{"base64 from hexadecimal", digest(inHex), setHeader("Digest", inBase64), []string{form}},
@@ -766,7 +768,7 @@ func TestVerifier_ExplainCanceled(t *testing.T) {
 
 	got := newVerifier(t, signature.VerifierOptions{}).Explain(ctx, r, nil)
 
-	checkExplanation(t, got, []string{"not explained: ", "the examination was canceled"})
+	checkExplanation(t, got, []string{"not explained: ", "key: the service made the signature, but the examination was canceled"})
 }
 
 // An explanation makes the operator accept messages, so no attack may be reported as valid, and
@@ -862,13 +864,15 @@ func TestVerifier_ExplainAccepted(t *testing.T) {
 
 func TestVerifier_ExplainStillRejected(t *testing.T) {
 	t.Parallel()
-	m := setupFor("/callbacks/phone", "tenant=7").Callback()
-	m.Covered += " host"
-	m.Sign()
-	r := request(t, m)
-	r.Host = "app.internal"
+	for _, kind := range messageKinds {
+		m := kind.make()
+		m.Covered += " host"
+		m.Sign()
+		r := request(t, m)
+		r.Host = "app.internal"
 
-	got := newVerifier(t, signature.VerifierOptions{}).Explain(t.Context(), r, nil)
+		got := newVerifier(t, signature.VerifierOptions{}).Explain(t.Context(), r, nil)
 
-	checkExplanation(t, got, []string{"not explained: ", "host: signed for api.example.com", "message: still rejected after these changes: signature covers a name twice"})
+		checkExplanation(t, got, []string{"not explained: ", "host: signed for api.example.com", "message: still rejected after these changes: signature covers a name twice"})
+	}
 }
