@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/idverify/idverify-go"
-	"github.com/idverify/idverify-go/internal/synctest"
 	"github.com/idverify/idverify-go/receivertest"
 	"github.com/idverify/idverify-go/signature"
 )
@@ -85,30 +84,27 @@ func TestExamine_NamesTheCause(t *testing.T) {
 		{"rate limit", always(http.StatusTooManyRequests, ""), "rate_limit", "Raise the limit for the examination."},
 	}
 	for _, test := range tests {
-		t.Run(test.name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				keys := newKeys(t)
+		bubble(t, test.name, func(t *testing.T) {
+			keys := newKeys(t)
 
-				report := examine(t, receivertest.Receiver{Keys: keys, URL: callbackURL, Handler: test.handler(t, keys)})
+			report := examine(t, receivertest.Receiver{Keys: keys, URL: callbackURL, Handler: test.handler(t, keys)})
 
-				f := report.Findings[0]
-				var codes []string
-				for _, c := range f.Causes {
-					codes = append(codes, string(c.Code))
+			f := report.Findings[0]
+			var codes []string
+			for _, c := range f.Causes {
+				codes = append(codes, string(c.Code))
+			}
+			if got := strings.Join(codes, " "); f.Result != receivertest.ResultFail || got != test.codes {
+				t.Errorf("%s: %s, causes %q, want %q", f.Rule, f.Result, got, test.codes)
+			}
+			if !slices.ContainsFunc(f.Causes, func(c receivertest.Cause) bool { return strings.Contains(c.Text, test.want) }) {
+				t.Errorf("causes = %q, want %q", f.Causes, test.want)
+			}
+			for _, f := range report.Findings[1:] {
+				if f.Result != receivertest.ResultNotApplicable || f.Detail != "the receiver does not accept valid messages" {
+					t.Errorf("%s: %s, %q, want not applicable", f.Rule, f.Result, f.Detail)
 				}
-				if got := strings.Join(codes, " "); f.Result != receivertest.ResultFail || got != test.codes {
-					t.Errorf("%s: %s, causes %q, want %q", f.Rule, f.Result, got, test.codes)
-				}
-				if !slices.ContainsFunc(f.Causes, func(c receivertest.Cause) bool { return strings.Contains(c.Text, test.want) }) {
-					t.Errorf("causes = %q, want %q", f.Causes, test.want)
-				}
-				for _, f := range report.Findings[1:] {
-					if f.Result != receivertest.ResultNotApplicable || f.Detail != "the receiver does not accept valid messages" {
-						t.Errorf("%s: %s, %q, want not applicable", f.Rule, f.Result, f.Detail)
-					}
-				}
-			})
+			}
 		})
 	}
 }

@@ -66,6 +66,33 @@ func finding(t *testing.T, report receivertest.Report, rule string) receivertest
 	return report.Findings[i]
 }
 
+// wantFinding compares the result and a part of the detail of a rule.
+func wantFinding(t *testing.T, report receivertest.Report, rule string, result receivertest.Result, detail string) {
+	t.Helper()
+	if f := finding(t, report, rule); f.Result != result || !strings.Contains(f.Detail, detail) {
+		t.Errorf("%s: %s: %q, want %s with %q", f.Rule, f.Result, f.Detail, result, detail)
+	}
+}
+
+// count returns the number of rules with a result.
+func count(report receivertest.Report, result receivertest.Result) (n int) {
+	for _, f := range report.Findings {
+		if f.Result == result {
+			n++
+		}
+	}
+	return n
+}
+
+// bubble runs a parallel subtest in a bubble, where the waits of an examination take no time.
+func bubble(t *testing.T, name string, test func(*testing.T)) {
+	t.Helper()
+	t.Run(name, func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, test)
+	})
+}
+
 // wantAllPassed reports each rule that has another result.
 func wantAllPassed(t *testing.T, report receivertest.Report, minimum int) {
 	t.Helper()
@@ -101,10 +128,8 @@ func TestExamine_WithoutProbe(t *testing.T) {
 
 		report := examine(t, receivertest.Receiver{Keys: keys, URL: callbackURL, Handler: idverify.CallbackHandler(v, b.handle()), Strict: true})
 
-		for _, f := range report.Findings {
-			if f.Result == receivertest.ResultFail {
-				t.Errorf("%s: %s", f.Rule, f.Detail)
-			}
+		if got := failures(report); got != "" {
+			t.Errorf("failed rules = %q, want none", got)
 		}
 		for rule, want := range map[string]string{
 			"callback/effect":        "needs a probe with Effects",
@@ -113,9 +138,7 @@ func TestExamine_WithoutProbe(t *testing.T) {
 			"callback/other-product": "needs a probe with Created",
 			"callback/slow-store":    "needs a probe with SlowStore",
 		} {
-			if f := finding(t, report, rule); f.Result != receivertest.ResultNotApplicable || !strings.Contains(f.Detail, want) {
-				t.Errorf("%s: %s: %q, want not applicable with %q", rule, f.Result, f.Detail, want)
-			}
+			wantFinding(t, report, rule, receivertest.ResultNotApplicable, want)
 		}
 	})
 }
@@ -158,25 +181,19 @@ func TestExamine_HandmadeReceiver(t *testing.T) {
 		if name == "" {
 			name = "correct"
 		}
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				report := examine(t, handmadeReceiver(t, test.fault))
+		bubble(t, name, func(t *testing.T) {
+			report := examine(t, handmadeReceiver(t, test.fault))
 
-				if test.fault == reserializes {
-					const want = `did not accept a valid message (spaces in the body): response 401 Unauthorized; the body is "digest"`
-					if f := finding(t, report, "callback/accepts-spaces-in-the-body"); f.Detail != want {
-						t.Errorf("detail = %q, want %q", f.Detail, want)
-					}
-				}
-				got := strings.Fields(failures(report))
-				want := strings.Fields(test.want)
-				slices.Sort(got)
-				slices.Sort(want)
-				if diff := cmp.Diff(want, got); diff != "" {
-					t.Errorf("failed rules (-want +got):\n%s", diff)
-				}
-			})
+			if test.fault == reserializes {
+				wantFinding(t, report, "callback/accepts-spaces-in-the-body", receivertest.ResultFail, `did not accept a valid message (spaces in the body): response 401 Unauthorized; the body is "digest"`)
+			}
+			got := strings.Fields(failures(report))
+			want := strings.Fields(test.want)
+			slices.Sort(got)
+			slices.Sort(want)
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("failed rules (-want +got):\n%s", diff)
+			}
 		})
 	}
 }
@@ -221,9 +238,7 @@ func TestExamine_NoSignature(t *testing.T) {
 			}
 		}
 		for _, rule := range []string{"signed-for-another-customer", "date-60-s-old", "digest-not-covered", "changed-match"} {
-			if f := finding(t, report, "callback/"+rule); f.Result != receivertest.ResultPass {
-				t.Errorf("%s: %s, want pass", rule, f.Result)
-			}
+			wantFinding(t, report, "callback/"+rule, receivertest.ResultPass, "")
 		}
 	})
 }
@@ -236,21 +251,18 @@ func TestExamine_WrongStatus(t *testing.T) {
 		error500:  "response 500 Internal Server Error, want 400",
 		accept200: "): response 200 OK, without an effect; want 400",
 	} {
-		t.Run(fault, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				report := examine(t, handmadeReceiver(t, fault))
+		bubble(t, fault, func(t *testing.T) {
+			report := examine(t, handmadeReceiver(t, fault))
 
-				failed := report.Failed()
-				for _, f := range failed {
-					if f.Severity != receivertest.SeverityLow || !strings.Contains(f.Detail, detail) && f.Rule != "callback/replay" {
-						t.Errorf("%s: %s, %q, want low with %q", f.Rule, f.Severity, f.Detail, detail)
-					}
+			failed := report.Failed()
+			for _, f := range failed {
+				if f.Severity != receivertest.SeverityLow || !strings.Contains(f.Detail, detail) && f.Rule != "callback/replay" {
+					t.Errorf("%s: %s, %q, want low with %q", f.Rule, f.Severity, f.Detail, detail)
 				}
-				if len(failed) < 50 {
-					t.Errorf("%d failed rules, want at least 50", len(failed))
-				}
-			})
+			}
+			if len(failed) < 50 {
+				t.Errorf("%d failed rules, want at least 50", len(failed))
+			}
 		})
 	}
 }
@@ -263,8 +275,7 @@ func TestExamine_ActsBeforeVerification(t *testing.T) {
 		report := examine(t, handmadeReceiver(t, actsBefore))
 
 		for _, rule := range []string{"no-authorization", "changed-match", "signed-for-another-customer", "key-set-error"} {
-			f := finding(t, report, "callback/"+rule)
-			if f.Result != receivertest.ResultFail || !strings.HasPrefix(f.Detail, "acted on ") {
+			if f := finding(t, report, "callback/"+rule); f.Result != receivertest.ResultFail || !strings.HasPrefix(f.Detail, "acted on ") {
 				t.Errorf("%s: %s, %q, want a failure because of the effect", rule, f.Result, f.Detail)
 			}
 		}
@@ -300,31 +311,19 @@ func TestExamine_StopsAccepting(t *testing.T) {
 		bans:             "the receiver stopped accepting valid messages",
 		silentRejections: "the receiver did not respond to 5 invalid messages",
 	} {
-		t.Run(fault, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				report := examine(t, handmadeReceiver(t, fault))
+		bubble(t, fault, func(t *testing.T) {
+			report := examine(t, handmadeReceiver(t, fault))
 
-				if f := finding(t, report, "callback/still-accepts"); f.Result != receivertest.ResultFail || !strings.Contains(f.Detail, detail) {
-					t.Errorf("still-accepts: %s, %q, want a failure with %q", f.Result, f.Detail, detail)
-				}
-				if f := finding(t, report, "callback/zero-signature"); f.Result != receivertest.ResultNotApplicable || !strings.Contains(f.Detail, detail) {
-					t.Errorf("zero-signature: %s, %q, want not applicable with %q", f.Result, f.Detail, detail)
-				}
-				// The ban began before this rule, but was noticed after it.
-				if f := finding(t, report, "callback/no-authorization"); fault == bans && f.Result != receivertest.ResultNotApplicable {
-					t.Errorf("no-authorization: %s, want not applicable", f.Result)
-				}
-				passed := 0
-				for _, f := range report.Findings {
-					if f.Result == receivertest.ResultPass {
-						passed++
-					}
-				}
-				if passed > 40 {
-					t.Errorf("%d rules passed, want only those before the receiver stopped", passed)
-				}
-			})
+			wantFinding(t, report, "callback/still-accepts", receivertest.ResultFail, detail)
+			wantFinding(t, report, "callback/zero-signature", receivertest.ResultNotApplicable, detail)
+			// The ban began before this rule, but was noticed after it.
+			if fault == bans {
+				wantFinding(t, report, "callback/no-authorization", receivertest.ResultNotApplicable, "")
+			}
+			passed := count(report, receivertest.ResultPass)
+			if passed > 40 {
+				t.Errorf("%d rules passed, want only those before the receiver stopped", passed)
+			}
 		})
 	}
 }
@@ -350,20 +349,17 @@ func TestExamine_RateLimitRecovers(t *testing.T) {
 func TestExamine_OneRule(t *testing.T) {
 	t.Parallel()
 	for fault, rule := range map[string]string{actsOnUnknownChecks: "unknown-check", actsOnOtherProducts: "other-product", marksUnstored: "slow-store-retry", actsOnDuplicates: "duplicate"} {
-		t.Run(rule, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				broken, correct := handmadeReceiver(t, fault), handmadeReceiver(t, "")
-				broken.Only = []string{"callback/" + rule}
-				correct.Only = broken.Only
+		bubble(t, rule, func(t *testing.T) {
+			broken, correct := handmadeReceiver(t, fault), handmadeReceiver(t, "")
+			broken.Only = []string{"callback/" + rule}
+			correct.Only = broken.Only
 
-				got, passed := examine(t, broken), examine(t, correct)
+			got, passed := examine(t, broken), examine(t, correct)
 
-				if failures(got) != rule || len(got.Findings) != 2 {
-					t.Errorf("failed rules = %q in %d findings, want %s in 2", failures(got), len(got.Findings), rule)
-				}
-				wantAllPassed(t, passed, 2)
-			})
+			if failures(got) != rule || len(got.Findings) != 2 {
+				t.Errorf("failed rules = %q in %d findings, want %s in 2", failures(got), len(got.Findings), rule)
+			}
+			wantAllPassed(t, passed, 2)
 		})
 	}
 }

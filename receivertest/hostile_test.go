@@ -45,9 +45,7 @@ func TestExamine_HostileReceiver(t *testing.T) {
 			t.Parallel()
 			report := examine(t, receivertest.Receiver{Keys: newKeys(t), URL: callbackURL, Addr: "http://" + serveRaw(t, test.serve), Strict: true})
 
-			if f := report.Findings[0]; f.Result != receivertest.ResultFail || !strings.Contains(f.Detail, test.want) {
-				t.Errorf("%s: %s, %q, want a failure with %q", f.Rule, f.Result, f.Detail, test.want)
-			}
+			wantFinding(t, report, "callback/valid", receivertest.ResultFail, test.want)
 			var b bytes.Buffer
 			if err := report.WriteJUnit(&b); err != nil {
 				t.Fatal(err)
@@ -127,25 +125,20 @@ func TestExamine_BusyMachine(t *testing.T) {
 		{"callback/changed-match", noDigest, "", 2},
 		{"callback/replay", noReplayStore, actsOnDuplicates, 3},
 	} {
-		t.Run(row.rule, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				r := handmadeReceiver(t, row.fault)
-				h := r.Handler.(*handmade)
-				h.backend.fault = row.backendFault
-				messages := 0
-				r.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-					if messages++; messages == row.delayed {
-						time.Sleep(6 * time.Second)
-					}
-					h.ServeHTTP(w, r)
-				})
-				r.Only = []string{row.rule}
-
-				if f := finding(t, examine(t, r), row.rule); f.Result != receivertest.ResultFail {
-					t.Errorf("%s: %s %s, want fail", row.rule, f.Result, f.Detail)
+		bubble(t, row.rule, func(t *testing.T) {
+			r := handmadeReceiver(t, row.fault)
+			h := r.Handler.(*handmade)
+			h.backend.fault = row.backendFault
+			messages := 0
+			r.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if messages++; messages == row.delayed {
+					time.Sleep(6 * time.Second)
 				}
+				h.ServeHTTP(w, r)
 			})
+			r.Only = []string{row.rule}
+
+			wantFinding(t, examine(t, r), row.rule, receivertest.ResultFail, "")
 		})
 	}
 }
@@ -156,15 +149,12 @@ func TestExamine_PanickingHandler(t *testing.T) {
 		"panic":  func(http.ResponseWriter, *http.Request) { panic("secret") },
 		"Goexit": func(http.ResponseWriter, *http.Request) { runtime.Goexit() },
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				report := examine(t, receivertest.Receiver{Keys: newKeys(t), URL: callbackURL, Handler: handler})
+		bubble(t, name, func(t *testing.T) {
+			report := examine(t, receivertest.Receiver{Keys: newKeys(t), URL: callbackURL, Handler: handler})
 
-				if f := report.Findings[0]; f.Result != receivertest.ResultFail || !strings.Contains(f.Detail, "closed the connection") || f.Causes[0].Code != receivertest.CauseConnection {
-					t.Errorf("%s: %s, %q, want the closed connection", f.Rule, f.Result, f.Detail)
-				}
-			})
+			if f := report.Findings[0]; f.Result != receivertest.ResultFail || !strings.Contains(f.Detail, "closed the connection") || f.Causes[0].Code != receivertest.CauseConnection {
+				t.Errorf("%s: %s, %q, want the closed connection", f.Rule, f.Result, f.Detail)
+			}
 		})
 	}
 }
@@ -198,37 +188,34 @@ func TestExamine_Canceled(t *testing.T) {
 func TestExamine_CanceledRestores(t *testing.T) {
 	t.Parallel()
 	for _, rule := range []string{"callback/slow-store", "callback/key-set-hangs"} {
-		t.Run(rule, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				r := handmadeReceiver(t, hangsWithStore)
-				r.Only = []string{rule}
-				ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
-				defer cancel()
-				restored := false
-				slowStore := r.Probe.SlowStore
-				r.Probe.SlowStore = func(ctx context.Context, slow bool) error {
-					restored = !slow && ctx.Err() == nil
-					return slowStore(ctx, slow)
-				}
+		bubble(t, rule, func(t *testing.T) {
+			r := handmadeReceiver(t, hangsWithStore)
+			r.Only = []string{rule}
+			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+			defer cancel()
+			restored := false
+			slowStore := r.Probe.SlowStore
+			r.Probe.SlowStore = func(ctx context.Context, slow bool) error {
+				restored = !slow && ctx.Err() == nil
+				return slowStore(ctx, slow)
+			}
 
-				_, err := receivertest.Examine(ctx, r)
+			_, err := receivertest.Examine(ctx, r)
 
-				if !errors.Is(err, context.DeadlineExceeded) {
-					t.Fatalf("error = %v, want DeadlineExceeded", err)
-				}
-				if rule == "callback/slow-store" && !restored {
-					t.Error("the store still hangs")
-				}
-				resp, err := r.Keys.Client().Get(r.Keys.URL())
-				if err != nil {
-					t.Fatal(err)
-				}
-				resp.Body.Close()
-				if resp.StatusCode != http.StatusOK {
-					t.Errorf("key set: status %d, want 200", resp.StatusCode)
-				}
-			})
+			if !errors.Is(err, context.DeadlineExceeded) {
+				t.Fatalf("error = %v, want DeadlineExceeded", err)
+			}
+			if rule == "callback/slow-store" && !restored {
+				t.Error("the store still hangs")
+			}
+			resp, err := r.Keys.Client().Get(r.Keys.URL())
+			if err != nil {
+				t.Fatal(err)
+			}
+			resp.Body.Close()
+			if resp.StatusCode != http.StatusOK {
+				t.Errorf("key set: status %d, want 200", resp.StatusCode)
+			}
 		})
 	}
 }

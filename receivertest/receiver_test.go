@@ -19,14 +19,10 @@ func TestExamine_MissingParts(t *testing.T) {
 
 		report := examine(t, r)
 
-		for _, f := range report.Findings {
-			if f.Result == receivertest.ResultFail {
-				t.Errorf("%s: %s", f.Rule, f.Detail)
-			}
+		if got := failures(report); got != "" {
+			t.Errorf("failed rules = %q, want none", got)
 		}
-		if f := finding(t, report, "callback/effect"); f.Result != receivertest.ResultNotApplicable {
-			t.Errorf("effect: %s, want not applicable", f.Result)
-		}
+		wantFinding(t, report, "callback/effect", receivertest.ResultNotApplicable, "")
 	})
 }
 

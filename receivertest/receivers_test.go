@@ -81,14 +81,8 @@ func TestExamine_Programs(t *testing.T) {
 // wantPassed verifies that no rule failed. A failed rule for a correct receiver is a false alarm.
 func wantPassed(t *testing.T, report receivertest.Report, notApplicable int) {
 	t.Helper()
-	count := 0
-	for _, f := range report.Findings {
-		if f.Result == receivertest.ResultNotApplicable {
-			count++
-		}
-	}
-	if n := len(report.Failed()); n > 0 || count != notApplicable {
-		t.Errorf("%d rules failed and %d are not applicable, want 0 and %d for a correct %s receiver", n, count, notApplicable, report.Kind)
+	if n, got := len(report.Failed()), count(report, receivertest.ResultNotApplicable); n > 0 || got != notApplicable {
+		t.Errorf("%d rules failed and %d are not applicable, want 0 and %d for a correct %s receiver", n, got, notApplicable, report.Kind)
 		var text strings.Builder
 		if err := report.WriteText(&text, false); err != nil {
 			t.Error(err)

@@ -10,7 +10,6 @@ import (
 	"testing"
 
 	"github.com/idverify/idverify-go"
-	"github.com/idverify/idverify-go/internal/synctest"
 	"github.com/idverify/idverify-go/receivertest"
 	"github.com/idverify/idverify-go/signature"
 )
@@ -113,20 +112,17 @@ func TestExamine_RedirectHandler(t *testing.T) {
 		if name == "" {
 			name = "plain"
 		}
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				var opts *signature.VerifierOptions
-				if variant == "" {
-					opts = &signature.VerifierOptions{Replay: signature.NewMemoryReplayStore(0)}
-				}
-				r := redirectReceiver(t, newSignIn(variant), opts)
-				r.Strict = true
+		bubble(t, name, func(t *testing.T) {
+			var opts *signature.VerifierOptions
+			if variant == "" {
+				opts = &signature.VerifierOptions{Replay: signature.NewMemoryReplayStore(0)}
+			}
+			r := redirectReceiver(t, newSignIn(variant), opts)
+			r.Strict = true
 
-				report := examine(t, r)
+			report := examine(t, r)
 
-				wantAllPassed(t, report, 60)
-			})
+			wantAllPassed(t, report, 60)
 		})
 	}
 }
@@ -134,15 +130,12 @@ func TestExamine_RedirectHandler(t *testing.T) {
 func TestExamine_RedirectMistakes(t *testing.T) {
 	t.Parallel()
 	for fault, want := range map[string]string{anySession: "other-session", signsInAgain: "replay"} {
-		t.Run(fault, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				report := examine(t, redirectReceiver(t, newSignIn(fault), nil))
+		bubble(t, fault, func(t *testing.T) {
+			report := examine(t, redirectReceiver(t, newSignIn(fault), nil))
 
-				if got := failures(report); got != want {
-					t.Errorf("failed rules = %q, want %s", got, want)
-				}
-			})
+			if got := failures(report); got != want {
+				t.Errorf("failed rules = %q, want %s", got, want)
+			}
 		})
 	}
 }

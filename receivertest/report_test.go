@@ -17,7 +17,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/idverify/idverify-go/internal/synctest"
 	"github.com/idverify/idverify-go/receivertest"
 )
 
@@ -123,42 +122,39 @@ func TestReport_Conclusion(t *testing.T) {
 		noDigest:      "\n\nCRITICAL: anyone can forge a result, see callback/",
 		"":            "\n\n",
 	} {
-		t.Run(fault, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				r := handmadeReceiver(t, fault)
-				if fault == "accepts all" {
-					r.Handler = http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
-						r.Keys.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(request.Context(), http.MethodGet, receivertest.KeySetPath, nil))
-						w.WriteHeader(http.StatusNoContent)
-					})
-					r.Probe = receivertest.Probe{}
-				}
-				r.Only = []string{"callback/no-*", "callback/zero-signature", "callback/*changed*", "callback/signed-*"}
-				report := examine(t, r)
-				var text strings.Builder
+		bubble(t, fault, func(t *testing.T) {
+			r := handmadeReceiver(t, fault)
+			if fault == "accepts all" {
+				r.Handler = http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
+					r.Keys.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(request.Context(), http.MethodGet, receivertest.KeySetPath, nil))
+					w.WriteHeader(http.StatusNoContent)
+				})
+				r.Probe = receivertest.Probe{}
+			}
+			r.Only = []string{"callback/no-*", "callback/zero-signature", "callback/*changed*", "callback/signed-*"}
+			report := examine(t, r)
+			var text strings.Builder
 
-				if err := report.WriteText(&text, false); err != nil {
-					t.Fatal(err)
-				}
+			if err := report.WriteText(&text, false); err != nil {
+				t.Fatal(err)
+			}
 
-				if _, rest, _ := strings.Cut(text.String(), callbackURL); !strings.HasPrefix(rest, want) {
-					t.Errorf("the report continues with %.300q, want %q", rest, want)
+			if _, rest, _ := strings.Cut(text.String(), callbackURL); !strings.HasPrefix(rest, want) {
+				t.Errorf("the report continues with %.300q, want %q", rest, want)
+			}
+			reasons := make(map[string]bool)
+			for _, f := range report.Failed() {
+				reasons[f.Reason] = true
+				if !strings.Contains(text.String(), "\nFAIL  "+f.Detail+"\n      "+f.Rule+" (") {
+					t.Errorf("the text does not begin the row of %s with %q", f.Rule, f.Detail)
 				}
-				reasons := make(map[string]bool)
-				for _, f := range report.Failed() {
-					reasons[f.Reason] = true
-					if !strings.Contains(text.String(), "\nFAIL  "+f.Detail+"\n      "+f.Rule+" (") {
-						t.Errorf("the text does not begin the row of %s with %q", f.Rule, f.Detail)
-					}
-					if note := " This message is valid for seconds: "; strings.Count(f.Curl, note) != 1 {
-						t.Errorf("%s: the command does not contain %q:\n%s", f.Rule, note, f.Curl)
-					}
+				if note := " This message is valid for seconds: "; strings.Count(f.Curl, note) != 1 {
+					t.Errorf("%s: the command does not contain %q:\n%s", f.Rule, note, f.Curl)
 				}
-				if commands := strings.Count(text.String(), "Send the message again (its date is valid for seconds):"); commands != min(len(reasons), 3) {
-					t.Errorf("%d commands of failures with %d reasons, want one of each, and at most 3:\n%s", commands, len(reasons), &text)
-				}
-			})
+			}
+			if commands := strings.Count(text.String(), "Send the message again (its date is valid for seconds):"); commands != min(len(reasons), 3) {
+				t.Errorf("%d commands of failures with %d reasons, want one of each, and at most 3:\n%s", commands, len(reasons), &text)
+			}
 		})
 	}
 }
