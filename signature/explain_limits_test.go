@@ -47,6 +47,8 @@ func expensive(tb testing.TB) (map[string]*http.Request, *signature.ExplainOptio
 	}
 	opposite := receivedCallback(tb, target, `{"a":`+strings.Repeat("[1,", 2000)+"2"+strings.Repeat("]", 2000)+"}", signature.SignerOptions{})
 	setBody(opposite, strings.Repeat("[[1],", 2000)+"2"+strings.Repeat("]", 2000))
+	escaped := receivedCallback(tb, target, "a", signature.SignerOptions{})
+	setBody(escaped, `["`+strings.Repeat("ë", 8000)+`"]`)
 	return map[string]*http.Request{
 		"short target": many("/a?b=c", body),
 		"long path":    many("/"+strings.Repeat("a%2Fb/", 650), body),
@@ -54,6 +56,7 @@ func expensive(tb testing.TB) (map[string]*http.Request, *signature.ExplainOptio
 		"huge target":  many("/"+strings.Repeat("a%2Fb/", 10000), body),
 		"forged":       forged,
 		"nested body":  opposite,
+		"escaped body": escaped,
 	}, opts
 }
 
@@ -77,9 +80,11 @@ func TestVerifier_ExplainLimits(t *testing.T) {
 			switch {
 			case name == "forged" && keys != 64:
 				t.Errorf("%d operations with keys, want 64", keys)
-			case name == "nested body" && (bodies == 0 || size == 0):
-				t.Errorf("%d bodies, %d bytes, want some", bodies, size)
-			case name != "forged" && name != "nested body" && (forms == 0 || size < 2<<20):
+			case strings.HasSuffix(name, " body") && (bodies < 40 || size < 500_000):
+				t.Errorf("%d bodies, %d bytes, want at least 40 and 500,000", bodies, size)
+			case name == "escaped body" && (size < 2<<20-50_000 || size > 2<<20+1000): // the next form is larger
+				t.Errorf("%d bytes, want about 2 MiB", size)
+			case name != "forged" && !strings.HasSuffix(name, " body") && (forms == 0 || size < 2<<20):
 				t.Errorf("%d forms, %d bytes, want at least 2 MiB", forms, size)
 			}
 		})

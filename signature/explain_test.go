@@ -130,6 +130,7 @@ var explainCallbackRows = []explainRow{
 	{"digest invalid", setHeader("Digest", "SHA-256=00"), []string{"not explained: ", "key: the service made the signature, but a covered part (host, path, query, Date, Digest or callback header) differs from what was signed, and no usual change of a proxy explains it: compare the request that your proxy receives with the one that it forwards, and pass the registered paths; if they are equal, the signature was copied from another message"}},
 	{"date 10 s later", setHeader("Date", now.Add(10*time.Second).Format(http.TimeFormat)), []string{"date: a proxy removed or replaced the header Date of the service: signed 10 s before the received date, or that of the clock: configure the proxy to pass the header unchanged"}},
 	{"date 10 s earlier", setHeader("Date", now.Add(-10*time.Second).Format(http.TimeFormat)), []string{"date: a proxy removed or replaced the header Date of the service: signed 10 s after the received date, or that of the clock: configure the proxy to pass the header unchanged"}},
+	{"date 1 s earlier", setHeader("Date", now.Add(-time.Second).Format(http.TimeFormat)), []string{"date: a proxy removed or replaced the header Date of the service: signed 1 s after the received date"}},
 	{"date 11 s later", setHeader("Date", now.Add(11*time.Second).Format(http.TimeFormat)), []string{"not explained: message: callback not verified: date outside the allowed skew", "key: the service made the signature"}},
 	{"date removed", removed("Date"), []string{"date: a proxy removed or replaced the header Date of the service: configure"}},
 	{"date remapped", renamed("Date", "X-Amzn-Remapped-Date"), []string{"date: a gateway moved it to another header, which begins with X-Amzn-Remapped-: restore it before the verifier"}},
@@ -175,6 +176,15 @@ var explainRedirectRows = []explainRow{
 		path, parameters, _ := strings.Cut(r.RequestURI, "&authorization=")
 		r.RequestURI = path + "&authorization=" + strings.NewReplacer("%3D", "", "%2B", "-", "%2F", "_").Replace(parameters)
 	}, []string{"authorization: a proxy or router changed the encoding of the parameter authorization: configure it to pass the query unchanged", "date: a proxy or router changed the encoding of the parameter date: configure it to pass the query unchanged"}},
+	{"parameters decoded", func(r *http.Request) {
+		path, parameters, _ := strings.Cut(r.RequestURI, "&authorization=")
+		authorization, date, _ := strings.Cut(parameters, "&date=")
+		decoded := func(parameter string) string {
+			text, _ := signature.DecodeParameter(parameter)
+			return url.QueryEscape(text)
+		}
+		r.RequestURI = path + "&authorization=" + decoded(authorization) + "&date=" + decoded(date)
+	}, []string{"authorization: a proxy or router changed the encoding of the parameter authorization", "date: a proxy or router changed the encoding of the parameter date"}},
 	{"HTML escape", func(r *http.Request) { r.RequestURI = strings.ReplaceAll(r.RequestURI, "&", "&amp;") }, []string{"query: signed with &, which was replaced by &amp;"}},
 	{"date removed", func(r *http.Request) { r.RequestURI, _, _ = strings.Cut(r.RequestURI, "&date=") }, []string{"date: the parameter date was removed or changed on the way: pass the query unchanged"}},
 	{"another check", replaceURI("c1", "c2"), []string{"not explained: message: redirect not verified: signature does not verify", "key: the service made the signature"}},
@@ -348,6 +358,7 @@ func TestVerifier_ExplainHost(t *testing.T) {
 		{"X-Forwarded-Server", host, "www.example.com", "app", setHeader("X-Forwarded-Server", "www.example.com"), []string{"host: signed for www.example.com, the host in X-Forwarded-Server, which the proxy replaced" + replace, "host: signed for www.example.com, which is not"}},
 		{"Forwarded", host, "www.example.com", "app", setHeader("Forwarded", `for=192.0.2.1; Host="www.example.com";proto=https,host=edge.example.com`), []string{"host: signed for www.example.com, the host in Forwarded, which the proxy replaced" + replace, "host: signed for www.example.com, which is not"}},
 		{"second host in Forwarded", host, "www.example.com", "app", setHeader("Forwarded", `host=edge.example.com,host=www.example.com`), []string{"host: signed for www.example.com, the host in Forwarded, which the proxy replaced" + replace, "host: signed for www.example.com, which is not"}},
+		{"for in Forwarded", host, "www.example.com", "app", setHeader("Forwarded", "for=www.example.com"), []string{"not explained: ", "key: the service made the signature, but"}},
 		{"absolute target", host, "www.example.com", "app", func(r *http.Request) { r.RequestURI = "https://www.example.com" + target }, []string{"host: signed for www.example.com, the host in the request target, but the Host header has another" + replace, "host: signed for www.example.com, which is not"}},
 	} {
 		t.Run(row.name, func(t *testing.T) {
@@ -526,6 +537,7 @@ func TestVerifier_ExplainHeaders(t *testing.T) {
 		{"added before", multi("b"), values("a", "b"), []string{"another covered header: occurs more than once" + keep}},
 		{"fifth of five", multi("e"), values("a", "b", "c", "d", "e"), []string{"not explained: ", "key: the service made the signature, but"}},
 		{"merged", multi("a"), values("a, a"), []string{"another covered header: a proxy repeated the header and merged the values" + keep}},
+		{"another value added", multi("ab"), values("ab, cd"), []string{"not explained: ", "key: the service made the signature, but"}},
 		{"merged without a space", multi("a"), values("a,a"), []string{"another covered header: a proxy repeated the header and merged the values" + keep}},
 		{"another callback header", func(m *attack.Message) { m.Covered += " x-callback-id"; m.Set("X-Callback-Id", "a") }, setHeader("X-Callback-Id", "a,a"), []string{"x-callback-id: a proxy repeated the header and merged the values" + keep}},
 		{"weak key", keyNamed("weak", "weak"), changes(), []string{"not explained: ", "key: the key with the ID in the Authorization did not make the signature: the message is probably forged"}},
@@ -591,6 +603,9 @@ func TestVerifier_ExplainBody(t *testing.T) {
 		{"ISO 8859-1 read as UTF-8", "aÿ", "aÃ¿", charset + keep},
 		{"UTF-8 read as ISO 8859-1", "aÿ€", "aÃ¿â\u0082¬", charset + keep},
 		{"converted to ISO 8859-1", "aÿ", "a\xff", charset + keep},
+
+		{"not in ISO 8859-1", "", "€", ""},
+		{"beyond ISO 8859-1", "\x00", "Ā", ""},
 
 		{"compact", `{"a":1,"b":[]}`, "{\n\t\"a\": 1, \"b\":[ ]}", again + keep},
 		{"compact with a byte order mark", `{"a":1}`, "\uFEFF{\"a\": 1}", again + keep},
@@ -677,6 +692,9 @@ func TestVerifier_ExplainMaxBody(t *testing.T) {
 	if left := bodyOf(t, r); left != body {
 		t.Errorf("body after Explain = %q, want it restored", left)
 	}
+	r = receivedCallback(t, target, body, signature.SignerOptions{})
+	r.Host = "app"
+	checkExplanation(t, newVerifier(t, signature.VerifierOptions{MaxBody: int64(len(body))}).Explain(t.Context(), r, nil), []string{"host: signed for api.example.com"})
 }
 
 func TestVerifier_ExplainKeys(t *testing.T) {
