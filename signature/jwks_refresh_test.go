@@ -275,7 +275,7 @@ func TestJWKS_ReadyRequests(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		server := new(bubbleKeys)
-		j := server.jwks(t)
+		j := jwksOver(t, server, signature.JWKSOptions{})
 		began, waits := time.Now(), 0
 
 		for time.Since(began) < 11*time.Minute { // a set is used for five
@@ -493,8 +493,8 @@ func afterSuspend(tb testing.TB, t time.Time, slept time.Duration) time.Time {
 	return woken
 }
 
-// TestJWKS_BothClocks makes the wall clock and the monotonic clock differ. A key set that is expired
-// by either clock must be fetched again, or a revoked key remains in use.
+// TestJWKS_BothClocks makes the wall clock and the monotonic clock differ. A key set that is
+// expired by either clock must be fetched again, or a revoked key remains in use.
 func TestJWKS_BothClocks(t *testing.T) {
 	t.Parallel()
 	const maxAge, maxStale = 5 * time.Minute, time.Hour
