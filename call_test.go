@@ -374,7 +374,6 @@ func TestClient_AttemptsByFailure(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			v02 := idverify.WithVersions(idverify.Versions{PhoneCheck: "v0.2"})
 			for _, op := range []struct {
 				name string
 				want int

@@ -91,120 +91,6 @@ func TestConsole_DecodesFixtures(t *testing.T) {
 	}
 }
 
-// TestConsole_SendsOperations sends each console operation of operations.json, for the default
-// workspace and for another one.
-func TestConsole_SendsOperations(t *testing.T) {
-	t.Parallel()
-	o := idverify.ListOptions{}
-	do := map[string]func(context.Context, *idverify.Console) error{
-		"projects.create": func(ctx context.Context, c *idverify.Console) error {
-			return errorOf(c.Projects.Create(ctx, idverify.ProjectParams{Name: "n", Mode: idverify.ModeLive}))
-		},
-		"projects.list": func(ctx context.Context, c *idverify.Console) error { return errorOf(c.Projects.List(ctx, o)) },
-		"projects.get":  func(ctx context.Context, c *idverify.Console) error { return errorOf(c.Projects.Get(ctx, "PROJECT")) },
-		"projects.update": func(ctx context.Context, c *idverify.Console) error {
-			return errorOf(c.Projects.Update(ctx, "PROJECT", idverify.ProjectUpdate{}))
-		},
-		"projects.delete": func(ctx context.Context, c *idverify.Console) error { return c.Projects.Delete(ctx, "PROJECT") },
-		"project_credentials.create": func(ctx context.Context, c *idverify.Console) error {
-			return errorOf(c.ProjectCredentials.Create(ctx, "PROJECT"))
-		},
-		"project_credentials.list": func(ctx context.Context, c *idverify.Console) error {
-			return errorOf(c.ProjectCredentials.List(ctx, "PROJECT", o))
-		},
-		"project_credentials.get": func(ctx context.Context, c *idverify.Console) error {
-			return errorOf(c.ProjectCredentials.Get(ctx, "PROJECT", "CLIENT"))
-		},
-		"project_credentials.delete": func(ctx context.Context, c *idverify.Console) error {
-			return c.ProjectCredentials.Delete(ctx, "PROJECT", "CLIENT")
-		},
-		"workspaces.list":   func(ctx context.Context, c *idverify.Console) error { return errorOf(c.Workspaces.List(ctx, o)) },
-		"workspaces.get":    func(ctx context.Context, c *idverify.Console) error { return errorOf(c.Workspaces.Get(ctx)) },
-		"workspaces.update": func(ctx context.Context, c *idverify.Console) error { return errorOf(c.Workspaces.Rename(ctx, "n")) },
-		"members.list":      func(ctx context.Context, c *idverify.Console) error { return errorOf(c.Members.List(ctx, o)) },
-		"members.get":       func(ctx context.Context, c *idverify.Console) error { return errorOf(c.Members.Get(ctx, "MEMBER")) },
-		"invitations.create": func(ctx context.Context, c *idverify.Console) error {
-			return errorOf(c.Invitations.Create(ctx, idverify.InvitationParams{Name: "n", Role: idverify.RoleViewer}))
-		},
-		"invitations.list": func(ctx context.Context, c *idverify.Console) error { return errorOf(c.Invitations.List(ctx, o)) },
-		"workspace_credentials.create": func(ctx context.Context, c *idverify.Console) error {
-			return errorOf(c.WorkspaceCredentials.Create(ctx, "MEMBER"))
-		},
-		"workspace_credentials.list": func(ctx context.Context, c *idverify.Console) error {
-			return errorOf(c.WorkspaceCredentials.List(ctx, "MEMBER", o))
-		},
-		"workspace_credentials.get": func(ctx context.Context, c *idverify.Console) error {
-			return errorOf(c.WorkspaceCredentials.Get(ctx, "MEMBER", "CLIENT"))
-		},
-		"workspace_credentials.delete": func(ctx context.Context, c *idverify.Console) error {
-			return c.WorkspaceCredentials.Delete(ctx, "MEMBER", "CLIENT")
-		},
-		"workspace_credentials.reset": func(ctx context.Context, c *idverify.Console) error {
-			return errorOf(c.WorkspaceCredentials.ResetSecret(ctx, "MEMBER", "CLIENT"))
-		},
-		"billing.account": func(ctx context.Context, c *idverify.Console) error { return errorOf(c.Billing.Get(ctx)) },
-		"billing.update_account": func(ctx context.Context, c *idverify.Console) error {
-			return errorOf(c.Billing.Update(ctx, idverify.BillingAccount{CompanyName: "n"}))
-		},
-		"payment_methods.create": func(ctx context.Context, c *idverify.Console) error {
-			return errorOf(c.PaymentMethods.Create(ctx, idverify.PaymentMethodParams{}))
-		},
-		"payment_methods.list": func(ctx context.Context, c *idverify.Console) error { return errorOf(c.PaymentMethods.List(ctx, o)) },
-		"payment_methods.get": func(ctx context.Context, c *idverify.Console) error {
-			return errorOf(c.PaymentMethods.Get(ctx, "METHOD"))
-		},
-		"payment_methods.delete": func(ctx context.Context, c *idverify.Console) error {
-			return c.PaymentMethods.Delete(ctx, "METHOD")
-		},
-		"topups.create": func(ctx context.Context, c *idverify.Console) error {
-			return errorOf(c.TopUps.Create(ctx, idverify.TopUpParams{Amount: "1"}))
-		},
-		"topups.list": func(ctx context.Context, c *idverify.Console) error { return errorOf(c.TopUps.List(ctx, o)) },
-		"usage.get": func(ctx context.Context, c *idverify.Console) error {
-			return errorOf(c.Usage.Daily(ctx, idverify.UsageQuery{From: time.Unix(0, 0)}))
-		},
-	}
-	for _, op := range operations(t) {
-		if !strings.HasPrefix(op.Path, "/console/") {
-			continue
-		}
-		call, ok := do[op.Operation]
-		if !ok {
-			t.Errorf("no method calls %s", op.Operation)
-			continue
-		}
-		for _, workspace := range []string{"default", "ANOTHER"} {
-			nested := strings.Contains(op.Path, "{workspace_id}/projects")
-			if strings.HasPrefix(op.Operation, "project") && nested != (workspace == "ANOTHER") {
-				continue // another form of the same operation
-			}
-			t.Run(op.Operation+" in "+workspace, func(t *testing.T) {
-				t.Parallel()
-				srv := newService(t, respondWithProblem(404, "not_found", ""))
-				c := srv.console(t)
-				if workspace == "ANOTHER" {
-					c = c.ForWorkspace("ANOTHER")
-				}
-
-				err := call(t.Context(), c)
-
-				if !errors.Is(err, idverify.ErrNotFound) {
-					t.Errorf("error = %v, want ErrNotFound", err)
-				}
-				ids := strings.NewReplacer("{v}", "v0.1", "{workspace_id}", workspace, "{project_id}", "PROJECT", "{client_id}", "CLIENT", "{member_id}", "MEMBER", "{payment_method_id}", "METHOD", "{period}", "daily")
-				sent := srv.calls()[0]
-				path, _, _ := strings.Cut(sent.uri, "?")
-				if want := ids.Replace(op.Path); sent.method != op.Method || path != want {
-					t.Errorf("request = %s %s, want %s %s", sent.method, path, op.Method, want)
-				}
-				if got := scopeOf(t, srv.tokens()[0]); got != op.Scope {
-					t.Errorf("scope = %q, want %q", got, op.Scope)
-				}
-			})
-		}
-	}
-}
-
 func TestConsole_RequestBodies(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -275,9 +161,6 @@ func TestConsole_InvalidArguments(t *testing.T) {
 	ctx := t.Context()
 
 	for name, err := range map[string]error{
-		"empty workspace":       errorOf(c.ForWorkspace("").Workspaces.Get(ctx)),
-		"parent workspace":      errorOf(c.ForWorkspace("..").Members.List(ctx, idverify.ListOptions{})),
-		"empty project":         c.Projects.Delete(ctx, ""),
 		"project without mode":  errorOf(c.Projects.Create(ctx, idverify.ProjectParams{Name: "Shop"})),
 		"empty project name":    errorOf(c.Projects.Update(ctx, "p", idverify.ProjectUpdate{Name: new("")})),
 		"empty project mode":    errorOf(c.Projects.Update(ctx, "p", idverify.ProjectUpdate{Mode: new(idverify.ProjectMode(""))})),

@@ -291,7 +291,6 @@ func TestClient_DecodesToken(t *testing.T) {
 func TestClient_SendsParameters(t *testing.T) {
 	t.Parallel()
 	ip := netip.MustParseAddr("::ffff:192.0.2.7")
-	v02 := idverify.WithVersions(idverify.Versions{PhoneCheck: "v0.2", SubscriberCheck: "v0.2"})
 	for _, tt := range []struct {
 		name string
 		do   func(*idverify.Client) error
@@ -341,67 +340,67 @@ type operation struct {
 	Success                        int
 }
 
-// TestClient_SendsOperations sends each product operation of operations.json.
+// TestClient_SendsOperations sends each operation of operations.json, those of the console for the
+// default workspace and for another one.
 func TestClient_SendsOperations(t *testing.T) {
 	t.Parallel()
-	v02 := idverify.WithVersions(idverify.Versions{PhoneCheck: "v0.2", SubscriberCheck: "v0.2"})
-	do := map[string]func(context.Context, *idverify.Client){
-		"phone_check.create":   func(ctx context.Context, c *idverify.Client) { _, _ = c.PhoneChecks.Create(ctx, createParams) },
-		"phone_check.get":      func(ctx context.Context, c *idverify.Client) { _, _ = c.PhoneChecks.Get(ctx, "CHECK") },
-		"phone_check.list":     func(ctx context.Context, c *idverify.Client) { _, _ = c.PhoneChecks.List(ctx, idverify.ListOptions{}) },
-		"phone_check.complete": func(ctx context.Context, c *idverify.Client) { _, _ = c.PhoneChecks.Complete(ctx, "CHECK", "code") },
-		"phone_check.traces":   func(ctx context.Context, c *idverify.Client) { _, _ = c.PhoneChecks.Traces(ctx, "CHECK") },
-		"subscriber_check.create": func(ctx context.Context, c *idverify.Client) {
-			_, _ = c.SubscriberChecks.Create(ctx, idverify.SubscriberCheckParams{PhoneNumber: testNumber})
-		},
-		"subscriber_check.get": func(ctx context.Context, c *idverify.Client) { _, _ = c.SubscriberChecks.Get(ctx, "CHECK") },
-		"subscriber_check.list": func(ctx context.Context, c *idverify.Client) {
-			_, _ = c.SubscriberChecks.List(ctx, idverify.ListOptions{})
-		},
-		"subscriber_check.complete": func(ctx context.Context, c *idverify.Client) {
-			_, _ = c.SubscriberChecks.Complete(ctx, "CHECK", "code")
-		},
-		"subscriber_check.traces": func(ctx context.Context, c *idverify.Client) { _, _ = c.SubscriberChecks.Traces(ctx, "CHECK") },
-		"sim_check.create": func(ctx context.Context, c *idverify.Client) {
-			_, _ = c.SIMChecks.Create(ctx, idverify.SIMCheckParams{PhoneNumber: testNumber})
-		},
-		"sim_check.get":    func(ctx context.Context, c *idverify.Client) { _, _ = c.SIMChecks.Get(ctx, "CHECK") },
-		"sim_check.list":   func(ctx context.Context, c *idverify.Client) { _, _ = c.SIMChecks.List(ctx, idverify.ListOptions{}) },
-		"sim_check.traces": func(ctx context.Context, c *idverify.Client) { _, _ = c.SIMChecks.Traces(ctx, "CHECK") },
-		"reachability.device_ip": func(ctx context.Context, c *idverify.Client) {
-			_, _ = c.Reachability.Lookup(ctx, netip.MustParseAddr("192.0.2.7"))
-		},
-		"reachability.country": func(ctx context.Context, c *idverify.Client) { _, _ = c.Reachability.LookupCountry(ctx, "GB") },
-	}
-	ids := strings.NewReplacer("{check_id}", "CHECK", "{ip}", "192.0.2.7", "{code}", "GB")
+	values := ids{"check_id": "CHECK", "code": "GB", "project_id": "PROJECT", "client_id": "CLIENT", "member_id": "MEMBER", "payment_method_id": "METHOD", "name": "n"}
+	replaced := strings.NewReplacer("{check_id}", "CHECK", "{ip}", "203.0.113.8", "{code}", "GB", "{project_id}", "PROJECT", "{client_id}", "CLIENT",
+		"{member_id}", "MEMBER", "{payment_method_id}", "METHOD", "{period}", "daily")
 	for _, op := range operations(t) {
-		call, ok := do[op.Operation]
-		if !ok || strings.HasSuffix(op.Path, "/device_ip") { // another form of the same operation
-			if op.Scope != "" && !strings.HasPrefix(op.Path, "/console/") && !strings.HasSuffix(op.Operation, ".trace") && ok != strings.HasSuffix(op.Path, "/device_ip") {
-				t.Errorf("no method calls %s", op.Operation)
-			}
-			continue
+		if op.Scope == "" || strings.HasSuffix(op.Operation, ".trace") || strings.HasSuffix(op.Path, "/device_ip") {
+			continue // not an operation of a client, or another form of one
 		}
-		t.Run(op.Operation, func(t *testing.T) {
-			t.Parallel()
-			srv := newService(t, respondWithProblem(404, "not_found", ""))
+		calls := operationsNamed(op.Operation)
+		if len(calls) == 0 {
+			t.Errorf("no method calls %s", op.Operation)
+		}
+		for _, workspace := range []string{"default", "ANOTHER"} {
+			nested := strings.Contains(op.Path, "{workspace_id}/projects")
+			if workspace == "ANOTHER" && !strings.HasPrefix(op.Path, "/console/") || strings.HasPrefix(op.Operation, "project") && nested != (workspace == "ANOTHER") {
+				continue // another form of the same operation
+			}
+			for _, m := range calls {
+				t.Run(op.Operation+" in "+workspace, func(t *testing.T) {
+					t.Parallel()
+					srv := newService(t, respondWithProblem(404, "not_found", ""))
+					s := &matrixTest{t: t, client: srv.client(t, v02), console: srv.console(t), id: values.get}
+					if workspace == "ANOTHER" {
+						s.console = s.console.ForWorkspace("ANOTHER")
+					}
 
-			call(t.Context(), srv.client(t, v02))
+					err := m.do(t.Context(), s)
 
-			version := "v0.1"
-			if strings.HasPrefix(op.Path, "/phone_check/") || strings.HasPrefix(op.Path, "/subscriber_check/") {
-				version = "v0.2"
+					if !errors.Is(err, idverify.ErrNotFound) {
+						t.Errorf("error = %v, want ErrNotFound", err)
+					}
+					version := "v0.1"
+					if strings.HasPrefix(op.Path, "/phone_check/") || strings.HasPrefix(op.Path, "/subscriber_check/") {
+						version = "v0.2"
+					}
+					sent := srv.calls()[0]
+					path, _, _ := strings.Cut(sent.uri, "?")
+					want := strings.NewReplacer("{v}", version, "{workspace_id}", workspace).Replace(replaced.Replace(op.Path))
+					if sent.method != op.Method || path != want {
+						t.Errorf("request = %s %s, want %s %s", sent.method, path, op.Method, want)
+					}
+					if got := scopeOf(t, srv.tokens()[0]); got != op.Scope {
+						t.Errorf("scope = %q, want %q", got, op.Scope)
+					}
+				})
 			}
-			sent := srv.calls()[0]
-			path, _, _ := strings.Cut(sent.uri, "?")
-			if want := strings.Replace(ids.Replace(op.Path), "{v}", version, 1); sent.method != op.Method || path != want {
-				t.Errorf("request = %s %s, want %s %s", sent.method, path, op.Method, want)
-			}
-			if got := scopeOf(t, srv.tokens()[0]); got != op.Scope {
-				t.Errorf("scope = %q, want %q", got, op.Scope)
-			}
-		})
+		}
 	}
+}
+
+// operationsNamed returns the methods that send the operation.
+func operationsNamed(name string) (found []matrixOperation) {
+	for _, m := range matrixOperations {
+		if m.op.Name == name {
+			found = append(found, m)
+		}
+	}
+	return found
 }
 
 func operations(t testing.TB) []operation {
@@ -424,151 +423,17 @@ func scopeOf(t testing.TB, r recordedRequest) string {
 	return scope
 }
 
-// ids returns the ID for a placeholder of a path, such as "check_id".
-type ids func(placeholder string) string
-
-// callsWithIDs contains a call for every operation of the route table whose path contains IDs.
-var callsWithIDs = map[string]func(context.Context, *idverify.Client, *idverify.Console, ids) error{
-	"phone_check.get": func(ctx context.Context, c *idverify.Client, _ *idverify.Console, id ids) error {
-		return errorOf(c.PhoneChecks.Get(ctx, id("check_id")))
-	},
-	"phone_check.complete": func(ctx context.Context, c *idverify.Client, _ *idverify.Console, id ids) error {
-		return errorOf(c.PhoneChecks.Complete(ctx, id("check_id"), "code"))
-	},
-	"phone_check.traces": func(ctx context.Context, c *idverify.Client, _ *idverify.Console, id ids) error {
-		return errorOf(c.PhoneChecks.Traces(ctx, id("check_id")))
-	},
-	"subscriber_check.get": func(ctx context.Context, c *idverify.Client, _ *idverify.Console, id ids) error {
-		return errorOf(c.SubscriberChecks.Get(ctx, id("check_id")))
-	},
-	"subscriber_check.complete": func(ctx context.Context, c *idverify.Client, _ *idverify.Console, id ids) error {
-		return errorOf(c.SubscriberChecks.Complete(ctx, id("check_id"), "code"))
-	},
-	"subscriber_check.traces": func(ctx context.Context, c *idverify.Client, _ *idverify.Console, id ids) error {
-		return errorOf(c.SubscriberChecks.Traces(ctx, id("check_id")))
-	},
-	"sim_check.get": func(ctx context.Context, c *idverify.Client, _ *idverify.Console, id ids) error {
-		return errorOf(c.SIMChecks.Get(ctx, id("check_id")))
-	},
-	"sim_check.traces": func(ctx context.Context, c *idverify.Client, _ *idverify.Console, id ids) error {
-		return errorOf(c.SIMChecks.Traces(ctx, id("check_id")))
-	},
-	"reachability.country": func(ctx context.Context, c *idverify.Client, _ *idverify.Console, id ids) error {
-		return errorOf(c.Reachability.LookupCountry(ctx, id("code")))
-	},
-
-	"projects.create": func(ctx context.Context, _ *idverify.Client, o *idverify.Console, _ ids) error {
-		return errorOf(o.Projects.Create(ctx, idverify.ProjectParams{Name: "n", Mode: idverify.ModeLive}))
-	},
-	"projects.list": func(ctx context.Context, _ *idverify.Client, o *idverify.Console, _ ids) error {
-		return errorOf(o.Projects.List(ctx, idverify.ListOptions{}))
-	},
-	"projects.get": func(ctx context.Context, _ *idverify.Client, o *idverify.Console, id ids) error {
-		return errorOf(o.Projects.Get(ctx, id("project_id")))
-	},
-	"projects.update": func(ctx context.Context, _ *idverify.Client, o *idverify.Console, id ids) error {
-		return errorOf(o.Projects.Update(ctx, id("project_id"), idverify.ProjectUpdate{Name: new("n")}))
-	},
-	"projects.delete": func(ctx context.Context, _ *idverify.Client, o *idverify.Console, id ids) error {
-		return o.Projects.Delete(ctx, id("project_id"))
-	},
-	"project_credentials.create": func(ctx context.Context, _ *idverify.Client, o *idverify.Console, id ids) error {
-		return errorOf(o.ProjectCredentials.Create(ctx, id("project_id")))
-	},
-	"project_credentials.list": func(ctx context.Context, _ *idverify.Client, o *idverify.Console, id ids) error {
-		return errorOf(o.ProjectCredentials.List(ctx, id("project_id"), idverify.ListOptions{}))
-	},
-	"project_credentials.get": func(ctx context.Context, _ *idverify.Client, o *idverify.Console, id ids) error {
-		return errorOf(o.ProjectCredentials.Get(ctx, id("project_id"), id("client_id")))
-	},
-	"project_credentials.delete": func(ctx context.Context, _ *idverify.Client, o *idverify.Console, id ids) error {
-		return o.ProjectCredentials.Delete(ctx, id("project_id"), id("client_id"))
-	},
-
-	"workspaces.get": func(ctx context.Context, _ *idverify.Client, o *idverify.Console, _ ids) error {
-		return errors.Join(errorOf(o.Workspaces.Get(ctx)), errorOf(o.Billing.Balance(ctx)))
-	},
-	"workspaces.update": func(ctx context.Context, _ *idverify.Client, o *idverify.Console, _ ids) error {
-		return errorOf(o.Workspaces.Rename(ctx, "n"))
-	},
-	"members.list": func(ctx context.Context, _ *idverify.Client, o *idverify.Console, _ ids) error {
-		return errorOf(o.Members.List(ctx, idverify.ListOptions{}))
-	},
-	"members.get": func(ctx context.Context, _ *idverify.Client, o *idverify.Console, id ids) error {
-		return errorOf(o.Members.Get(ctx, id("member_id")))
-	},
-	"invitations.create": func(ctx context.Context, _ *idverify.Client, o *idverify.Console, _ ids) error {
-		return errorOf(o.Invitations.Create(ctx, idverify.InvitationParams{Name: "n", Role: idverify.RoleViewer}))
-	},
-	"invitations.list": func(ctx context.Context, _ *idverify.Client, o *idverify.Console, _ ids) error {
-		return errorOf(o.Invitations.List(ctx, idverify.ListOptions{}))
-	},
-	"workspace_credentials.create": func(ctx context.Context, _ *idverify.Client, o *idverify.Console, id ids) error {
-		return errorOf(o.WorkspaceCredentials.Create(ctx, id("member_id")))
-	},
-	"workspace_credentials.list": func(ctx context.Context, _ *idverify.Client, o *idverify.Console, id ids) error {
-		return errorOf(o.WorkspaceCredentials.List(ctx, id("member_id"), idverify.ListOptions{}))
-	},
-	"workspace_credentials.get": func(ctx context.Context, _ *idverify.Client, o *idverify.Console, id ids) error {
-		return errorOf(o.WorkspaceCredentials.Get(ctx, id("member_id"), id("client_id")))
-	},
-	"workspace_credentials.delete": func(ctx context.Context, _ *idverify.Client, o *idverify.Console, id ids) error {
-		return o.WorkspaceCredentials.Delete(ctx, id("member_id"), id("client_id"))
-	},
-	"workspace_credentials.reset": func(ctx context.Context, _ *idverify.Client, o *idverify.Console, id ids) error {
-		return errorOf(o.WorkspaceCredentials.ResetSecret(ctx, id("member_id"), id("client_id")))
-	},
-	"billing.account": func(ctx context.Context, _ *idverify.Client, o *idverify.Console, _ ids) error {
-		return errorOf(o.Billing.Get(ctx))
-	},
-	"billing.update_account": func(ctx context.Context, _ *idverify.Client, o *idverify.Console, _ ids) error {
-		return errorOf(o.Billing.Update(ctx, idverify.BillingAccount{CompanyName: "n"}))
-	},
-	"payment_methods.create": func(ctx context.Context, _ *idverify.Client, o *idverify.Console, _ ids) error {
-		return errorOf(o.PaymentMethods.Create(ctx, idverify.PaymentMethodParams{}))
-	},
-	"payment_methods.list": func(ctx context.Context, _ *idverify.Client, o *idverify.Console, _ ids) error {
-		return errorOf(o.PaymentMethods.List(ctx, idverify.ListOptions{}))
-	},
-	"payment_methods.get": func(ctx context.Context, _ *idverify.Client, o *idverify.Console, id ids) error {
-		return errorOf(o.PaymentMethods.Get(ctx, id("payment_method_id")))
-	},
-	"payment_methods.delete": func(ctx context.Context, _ *idverify.Client, o *idverify.Console, id ids) error {
-		return o.PaymentMethods.Delete(ctx, id("payment_method_id"))
-	},
-	"topups.create": func(ctx context.Context, _ *idverify.Client, o *idverify.Console, _ ids) error {
-		return errorOf(o.TopUps.Create(ctx, idverify.TopUpParams{Amount: "1"}))
-	},
-	"topups.list": func(ctx context.Context, _ *idverify.Client, o *idverify.Console, _ ids) error {
-		return errorOf(o.TopUps.List(ctx, idverify.ListOptions{}))
-	},
-	"usage.get": func(ctx context.Context, _ *idverify.Client, o *idverify.Console, _ ids) error {
-		return errorOf(o.Usage.Daily(ctx, idverify.UsageQuery{From: newClock().now()}))
-	},
-}
-
-// notCalled contains the operations whose IDs a caller cannot choose freely. Devices, not the
-// client, open Check URLs. An IP address is a netip.Addr. A single trace has no method.
-var notCalled = map[string]bool{
-	"phone_check.open": true, "subscriber_check.open": true, "reachability.device_ip": true,
-	"phone_check.trace": true, "subscriber_check.trace": true, "sim_check.trace": true,
-}
-
-// withIDs returns the operations whose path contains IDs, with their placeholders.
+// withIDs returns the operations with methods whose path contains IDs, with their placeholders. A
+// caller cannot choose an IP address freely: it is a netip.Addr.
 func withIDs(t testing.TB) map[wire.Operation][]string {
 	t.Helper()
 	found := make(map[wire.Operation][]string)
 	for _, op := range wire.Operations() {
 		for segment := range strings.SplitSeq(op.Path, "/") {
 			name := strings.Trim(segment, "{}")
-			if name == segment || name == "v" || name == "period" || notCalled[op.Name] {
-				continue
+			if name != segment && name != "v" && name != "period" && name != "ip" && len(operationsNamed(op.Name)) > 0 {
+				found[op] = append(found[op], name)
 			}
-			if callsWithIDs[op.Name] == nil {
-				t.Errorf("callsWithIDs has no call for %s", op.Name)
-				continue
-			}
-			found[op] = append(found[op], name)
 		}
 	}
 	if len(found) < 40 {
@@ -577,15 +442,14 @@ func withIDs(t testing.TB) map[wire.Operation][]string {
 	return found
 }
 
-// callWithIDs calls op. Operations of a workspace use id("workspace_id").
-func (s *service) callWithIDs(t testing.TB, op wire.Operation, id ids) error {
+// callWithIDs sends op, a form of m. Operations of a workspace use id("workspace_id").
+func (s *service) callWithIDs(t testing.TB, op wire.Operation, m matrixOperation, id func(string) string) error {
 	t.Helper()
-	v02 := idverify.WithVersions(idverify.Versions{PhoneCheck: "v0.2", SubscriberCheck: "v0.2"})
-	console := s.console(t)
+	c := &matrixTest{t: t, client: s.client(t, v02), console: s.console(t), id: id}
 	if strings.Contains(op.Path, "{workspace_id}") {
-		console = console.ForWorkspace(id("workspace_id"))
+		c.console = c.console.ForWorkspace(id("workspace_id"))
 	}
-	return callsWithIDs[op.Name](t.Context(), s.client(t, v02), console, id)
+	return m.do(t.Context(), c)
 }
 
 func TestClient_RejectsUnsafeIDs(t *testing.T) {
@@ -596,34 +460,36 @@ func TestClient_RejectsUnsafeIDs(t *testing.T) {
 		"a%2fb", "%2e%2e", "a%", "a\x00", "a\r\nb", "a\tb", "a\x7f", "a\u0085b", "a\xff",
 	}
 	for op, placeholders := range withIDs(t) {
-		t.Run(op.Method+" "+op.Path, func(t *testing.T) {
-			t.Parallel()
-			srv := newService(t, respondWith(500, ""))
-			for _, placeholder := range placeholders {
-				for _, bad := range unsafe {
-					if placeholder == "code" && strings.TrimSpace(bad) != bad {
-						continue // Country trims spaces around the code
-					}
-
-					err := srv.callWithIDs(t, op, func(name string) string {
-						if name == placeholder {
-							return bad
+		for _, m := range operationsNamed(op.Name) {
+			t.Run(op.Method+" "+op.Path, func(t *testing.T) {
+				t.Parallel()
+				srv := newService(t, respondWith(500, ""))
+				for _, placeholder := range placeholders {
+					for _, bad := range unsafe {
+						if placeholder == "code" && strings.TrimSpace(bad) != bad {
+							continue // Country trims spaces around the code
 						}
-						return "good"
-					})
 
-					if !errors.Is(err, idverify.ErrBadRequest) {
-						t.Errorf("%s %q: error = %v, want ErrBadRequest", placeholder, bad, err)
-					}
-					if len(bad) > 2 && strings.Contains(fmt.Sprint(err), bad) {
-						t.Errorf("%s %q: error = %q, want it without the ID", placeholder, bad, err)
+						err := srv.callWithIDs(t, op, m, func(name string) string {
+							if name == placeholder {
+								return bad
+							}
+							return "good"
+						})
+
+						if !errors.Is(err, idverify.ErrBadRequest) {
+							t.Errorf("%s %q: error = %v, want ErrBadRequest", placeholder, bad, err)
+						}
+						if len(bad) > 2 && strings.Contains(fmt.Sprint(err), bad) {
+							t.Errorf("%s %q: error = %q, want it without the ID", placeholder, bad, err)
+						}
 					}
 				}
-			}
-			if n := len(srv.calls()) + len(srv.tokens()); n != 0 {
-				t.Errorf("requests = %d, want 0: a proxy may decode the path", n)
-			}
-		})
+				if n := len(srv.calls()) + len(srv.tokens()); n != 0 {
+					t.Errorf("requests = %d, want 0: a proxy may decode the path", n)
+				}
+			})
+		}
 	}
 }
 
@@ -665,42 +531,44 @@ func TestClient_RejectsMismatchedIDs(t *testing.T) {
 		if !strings.HasSuffix(path, "_id}") || op.Method == http.MethodDelete {
 			continue
 		}
-		t.Run(op.Method+" "+op.Path, func(t *testing.T) {
-			t.Parallel()
-			last := placeholders[len(placeholders)-1]
-			id := func(name string) string {
-				if name == last {
-					return requested
+		for _, m := range operationsNamed(op.Name) {
+			t.Run(op.Method+" "+op.Path, func(t *testing.T) {
+				t.Parallel()
+				last := placeholders[len(placeholders)-1]
+				id := func(name string) string {
+					if name == last {
+						return requested
+					}
+					return other // the parents are not in the response
 				}
-				return other // the parents are not in the response
-			}
 
-			matchErr := newService(t, respondWith(op.Success, resourceWithIDs(requested))).callWithIDs(t, op, id)
-			srv := newService(t, withRequestID("req-7", respondWith(op.Success, resourceWithIDs(other))))
-			err := srv.callWithIDs(t, op, id)
+				matchErr := newService(t, respondWith(op.Success, resourceWithIDs(requested))).callWithIDs(t, op, m, id)
+				srv := newService(t, withRequestID("req-7", respondWith(op.Success, resourceWithIDs(other))))
+				err := srv.callWithIDs(t, op, m, id)
 
-			if matchErr != nil {
-				t.Errorf("response about the requested resource: error = %v, want nil", matchErr)
-			}
-			e, ok := errors.AsType[*idverify.DecodeError](err)
-			if !ok {
-				t.Fatalf("error = %v, want a *DecodeError: the response is about another resource", err)
-			}
-			if e.Status != op.Success || e.Operation != op.Name || e.RequestID != "req-7" {
-				t.Errorf("error = %+v, want status, operation and request ID of the response", e)
-			}
-			unknown := errors.Is(err, idverify.ErrOutcomeUnknown)
-			if want := op.Method == http.MethodPost || op.Method == http.MethodPatch; unknown != want {
-				t.Errorf("error = %v, matches ErrOutcomeUnknown: %t, want %t", err, unknown, want)
-			}
-			if strings.Contains(err.Error(), "requested-") {
-				t.Errorf("error = %q contains an ID", err)
-			}
-			sent := srv.requests(func(r recordedRequest) bool { return r.uri != tokenPath && r.method == op.Method })
-			if len(sent) != 1 && op.Name != "workspaces.get" {
-				t.Errorf("%d requests, want 1", len(sent))
-			}
-		})
+				if matchErr != nil {
+					t.Errorf("response about the requested resource: error = %v, want nil", matchErr)
+				}
+				e, ok := errors.AsType[*idverify.DecodeError](err)
+				if !ok {
+					t.Fatalf("error = %v, want a *DecodeError: the response is about another resource", err)
+				}
+				if e.Status != op.Success || e.Operation != op.Name || e.RequestID != "req-7" {
+					t.Errorf("error = %+v, want status, operation and request ID of the response", e)
+				}
+				unknown := errors.Is(err, idverify.ErrOutcomeUnknown)
+				if want := op.Method == http.MethodPost || op.Method == http.MethodPatch; unknown != want {
+					t.Errorf("error = %v, matches ErrOutcomeUnknown: %t, want %t", err, unknown, want)
+				}
+				if strings.Contains(err.Error(), "requested-") {
+					t.Errorf("error = %q contains an ID", err)
+				}
+				sent := srv.requests(func(r recordedRequest) bool { return r.uri != tokenPath && r.method == op.Method })
+				if len(sent) != 1 {
+					t.Errorf("%d requests, want 1", len(sent))
+				}
+			})
+		}
 	}
 }
 

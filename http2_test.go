@@ -405,7 +405,7 @@ type http2Clients struct {
 
 func (s *http2Server) clients(t testing.TB, opts ...idverify.Option) http2Clients {
 	t.Helper()
-	opts = append([]idverify.Option{idverify.WithHTTPClient(&http.Client{Transport: s.transport}), idverify.WithVersions(idverify.Versions{PhoneCheck: "v0.2"})}, opts...)
+	opts = append([]idverify.Option{idverify.WithHTTPClient(&http.Client{Transport: s.transport}), v02}, opts...)
 	client, err := idverify.NewClient(s.url(), credentials, opts...)
 	if err != nil {
 		t.Fatal(err)

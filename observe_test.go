@@ -315,16 +315,15 @@ func TestWithObserver_Canceled(t *testing.T) {
 // fault matrix and is then included.
 func TestWithObserver_OperationNames(t *testing.T) {
 	t.Parallel()
-	for _, m := range slices.Concat(productOperations, consoleOperations) {
+	for _, m := range matrixOperations {
 		t.Run(m.op.Name, func(t *testing.T) {
 			t.Parallel()
 			log := new(attemptLog)
 			s := &matrixTest{t: t, srv: sandboxfake.New(t, sandboxfake.WithInMemory(), sandboxfake.WithRateLimit(1000))}
 			s.connect(s.srv.HTTPClient())
 			if m.prepare != nil {
-				s.ids = m.prepare(s)
+				s.id = m.prepare(s).get
 			}
-			v02 := idverify.WithVersions(idverify.Versions{PhoneCheck: "v0.2", SubscriberCheck: "v0.2"})
 			s.client, s.console = s.srv.Client(log.option(), v02), s.srv.Console(log.option())
 
 			if err := m.do(t.Context(), s); err != nil {

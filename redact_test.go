@@ -86,7 +86,7 @@ func TestError_RedactsEscapedSecrets(t *testing.T) {
 				}
 				logger := slog.New(slog.NewTextHandler(logs, &slog.HandlerOptions{Level: slog.LevelDebug}))
 				c, err := idverify.NewClient(srv.URL, idverify.Credentials{ClientID: clientID, ClientSecret: idverify.NewSecret(secret)},
-					idverify.WithHTTPClient(srv.Client()), idverify.WithLogger(logger), idverify.WithVersions(idverify.Versions{PhoneCheck: "v0.2"}))
+					idverify.WithHTTPClient(srv.Client()), idverify.WithLogger(logger), v02)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -351,7 +351,7 @@ func TestComplete_RedactsCode(t *testing.T) {
 					resp.Body = io.NopCloser(iotest.ErrReader(failure))
 					return resp, nil
 				})
-				c := srv.client(t, idverify.WithVersions(idverify.Versions{PhoneCheck: "v0.2"}),
+				c := srv.client(t, v02,
 					idverify.WithHTTPClient(&http.Client{Transport: fails}),
 					idverify.WithLogger(slog.New(slog.NewTextHandler(logs, &slog.HandlerOptions{Level: slog.LevelDebug}))),
 					idverify.WithObserver(func(ctx context.Context, _ string) (context.Context, func(idverify.Attempt)) {
