@@ -224,6 +224,7 @@ const maxEmptyPages = 10
 // unless it is the last, because items may be removed during the iteration.
 func all[T any](ctx context.Context, o ListOptions, list func(context.Context, ListOptions) (*Page[T], error)) iter.Seq2[*T, error] {
 	return func(yield func(*T, error) bool) {
+		o := o // each iteration starts at the first page
 		o.Page = max(o.Page, 1)
 		for empty := 0; ; o.Page++ {
 			page, err := list(ctx, o)
