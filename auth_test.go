@@ -22,6 +22,7 @@ import (
 
 	idverify "github.com/idverify/idverify-go"
 	"github.com/idverify/idverify-go/internal/synctest"
+	"github.com/idverify/idverify-go/internal/tooltest"
 	"github.com/idverify/idverify-go/sandboxfake"
 )
 
@@ -63,9 +64,11 @@ func TestClient_DoesNotRetryWrongSecret(t *testing.T) {
 
 	_, err := srv.client(t).PhoneChecks.Create(t.Context(), createParams)
 
-	e, ok := errors.AsType[*idverify.TokenError](err)
-	if !ok || e.Status != 401 || e.Code != "invalid_client" || e.Scope != "phone_check" || !errors.Is(err, idverify.ErrUnauthorized) {
-		t.Errorf("error = %#v, want a *TokenError with code invalid_client", err)
+	if want := `idverify: get token for scope "phone_check": 401 invalid_client: the client ID or the client secret is wrong (check client ID and secret; project secrets cannot be reset: create new credentials if the secret is lost)`; err == nil || err.Error() != want {
+		t.Errorf("error\n%v\nwant\n%s", err, want)
+	}
+	if strings.Contains(fmt.Sprintf("%+v %#v", err, err), "s3cret") {
+		t.Error("the error contains the secret")
 	}
 	if n := len(srv.tokens()); n != 1 {
 		t.Errorf("%d token requests, want 1: more could lock the account", n)
@@ -120,8 +123,12 @@ func TestClient_CachesTokenPerScopes(t *testing.T) {
 	if a == b {
 		t.Error("tokens for coverage, and for coverage and phone_check, are equal, want different tokens")
 	}
-	if n := len(srv.tokens()); n != 3 {
-		t.Errorf("%d token requests for three sets of scopes, want 3", n)
+	var scopes []string
+	for _, r := range srv.tokens() {
+		scopes = append(scopes, scopeOf(t, r))
+	}
+	if want := []string{"coverage", "coverage phone_check", "phone_check"}; !slices.Equal(scopes, want) {
+		t.Errorf("scopes of the token requests = %q, want %q", scopes, want)
 	}
 }
 
@@ -141,51 +148,12 @@ func TestClient_TokenReturnsCopy(t *testing.T) {
 	}
 }
 
-func TestClient_TokenExpiry(t *testing.T) {
-	t.Parallel()
-	for _, tt := range []struct {
-		name      string
-		expiresIn string
-		used      time.Duration // still used after this time
-		replaced  time.Duration // replaced after this time
-	}{
-		{"an hour", `3600`, 58 * time.Minute, time.Hour},
-		{"number as text", `"3600"`, 58 * time.Minute, time.Hour},
-		{"missing", `null`, 4 * time.Minute, 5 * time.Minute},
-		{"zero", `0`, 4 * time.Minute, 5 * time.Minute},
-		{"negative", `-1`, 4 * time.Minute, 5 * time.Minute},
-		{"very long", `1e300`, 29 * 24 * time.Hour, 30 * 24 * time.Hour},
-		{"a second", `1`, 800 * time.Millisecond, time.Second},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
-			var grant atomic.Int32
-			srv := newService(t, nil)
-			srv.token = func(w http.ResponseWriter, _ *http.Request) {
-				fmt.Fprintf(w, `{"access_token":"token-%d","expires_in":%s}`, grant.Add(1), tt.expiresIn)
-			}
-			clock := newClock()
-			c := srv.client(t, idverify.WithClock(clock.now))
-			first := tokenFor(t, c, idverify.ScopeReachability)
-
-			clock.advance(tt.used)
-			if got := tokenFor(t, c, idverify.ScopeReachability); got != first {
-				t.Errorf("token after %v = %q, want still %q", tt.used, got, first)
-			}
-			clock.advance(tt.replaced - tt.used)
-			if got := tokenFor(t, c, idverify.ScopeReachability); got == first {
-				t.Errorf("expired token still used after %v, want a new one", tt.replaced)
-			}
-		})
-	}
-}
-
 func TestClient_RefreshesTokenInBackground(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		e := newMemoryService()
+		e := new(memoryService)
 		e.delay = time.Second
-		c := e.client(t)
+		c := clientOver(t, e)
 		tokenFor(t, c, idverify.ScopeReachability)
 
 		time.Sleep(59*time.Minute - time.Nanosecond)
@@ -207,37 +175,11 @@ func TestClient_RefreshesTokenInBackground(t *testing.T) {
 	})
 }
 
-func TestClient_PausesAfterFailedRefresh(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		e := newMemoryService()
-		e.fail = map[int]bool{2: true}
-		c := e.client(t)
-		tokenFor(t, c, idverify.ScopeReachability)
-
-		time.Sleep(59*time.Minute + 10*time.Second)
-		for range 20 {
-			if got := tokenFor(t, c, idverify.ScopeReachability); got != "token-1" {
-				t.Fatalf("token = %q, want the old one, which is still valid", got)
-			}
-			synctest.Wait()
-		}
-		refreshes := e.count()
-		time.Sleep(10 * time.Second)
-		tokenFor(t, c, idverify.ScopeReachability)
-		synctest.Wait()
-
-		if got := tokenFor(t, c, idverify.ScopeReachability); refreshes != 2 || got != "token-3" {
-			t.Errorf("%d token requests, then token %q; want 2 and token-3", refreshes, got)
-		}
-	})
-}
-
 func TestClient_DiscardsStaleTokenRefresh(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		e := newMemoryService()
-		c := e.client(t)
+		e := new(memoryService)
+		c := clientOver(t, e)
 		tokenFor(t, c, idverify.ScopePhoneCheck)
 		time.Sleep(59*time.Minute + time.Second)
 		e.delay = 10 * time.Second
@@ -286,20 +228,6 @@ func TestClient_ReplacesTokenAfter401(t *testing.T) {
 	}
 }
 
-func TestClient_NewTokenRejected(t *testing.T) {
-	t.Parallel()
-	srv := newService(t, respondWithProblem(401, "unauthorized", "no"))
-
-	_, err := srv.client(t).PhoneChecks.Get(t.Context(), "a")
-
-	if !errors.Is(err, idverify.ErrUnauthorized) {
-		t.Errorf("error = %v, want ErrUnauthorized", err)
-	}
-	if calls, tokens := len(srv.calls()), len(srv.tokens()); calls != 2 || tokens != 2 {
-		t.Errorf("%d requests and %d token requests, want 2 and 2", calls, tokens)
-	}
-}
-
 func TestClient_SharesTokenFetchAfter401(t *testing.T) {
 	t.Parallel()
 	const callers = 40
@@ -333,9 +261,8 @@ func TestClient_SharesTokenFetchAfter401(t *testing.T) {
 func TestClient_ReplacesRenewedTokenAfter401(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		e := newMemoryService()
-		slow := slowOperations(e, "token-1")
-		c := slow.client(t)
+		e := new(memoryService)
+		c := clientOver(t, slowOperations(e, "token-1"))
 		tokenFor(t, c, idverify.ScopePhoneCheck)
 		time.Sleep(59*time.Minute + time.Second)
 		failed := make(chan error, 1)
@@ -357,8 +284,8 @@ func TestClient_ReplacesRenewedTokenAfter401(t *testing.T) {
 func TestClient_KeepsTokenAfterLate401(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		e := newMemoryService()
-		c := slowOperations(e, "token-1").client(t)
+		e := new(memoryService)
+		c := clientOver(t, slowOperations(e, "token-1"))
 		tokenFor(t, c, idverify.ScopePhoneCheck)
 		e.revoked = "token-1"
 		const callers = 20
@@ -415,32 +342,6 @@ func TestClient_RetriesTokenRequest(t *testing.T) {
 				t.Errorf("%d creates, want at most 1", n)
 			}
 		})
-	}
-}
-
-func TestClient_TokenAfterRetries(t *testing.T) {
-	t.Parallel()
-	srv := newService(t, nil)
-	srv.token = respondInTurn(respondWith(503, ""), drop, respondWith(200, `{"access_token":"third"}`))
-
-	if got := tokenFor(t, srv.client(t), idverify.ScopeReachability); got != "third" {
-		t.Errorf("token = %q, want third", got)
-	}
-}
-
-func TestTokenError_Text(t *testing.T) {
-	t.Parallel()
-	srv := newService(t, nil)
-	srv.token = respondWith(401, string(fixture(t, "token_error.json")))
-
-	_, err := srv.client(t).Token(t.Context(), idverify.ScopePhoneCheck)
-
-	want := `idverify: get token for scope "phone_check": 401 invalid_client: the client ID or the client secret is wrong (check client ID and secret; project secrets cannot be reset: create new credentials if the secret is lost)`
-	if err == nil || err.Error() != want {
-		t.Errorf("error\n%v\nwant\n%s", err, want)
-	}
-	if strings.Contains(fmt.Sprintf("%+v %#v", err, err), "s3cret") {
-		t.Error("the error contains the secret")
 	}
 }
 
@@ -511,7 +412,7 @@ func (o *outage) times() []time.Duration {
 
 func (o *outage) client(t testing.TB, p idverify.RetryPolicy, opts ...idverify.Option) *idverify.Client {
 	t.Helper()
-	return newTransportClient(t, nil, append(opts, idverify.WithHTTPClient(&http.Client{Transport: o}), idverify.WithRetry(p))...)
+	return clientOver(t, o, append(opts, idverify.WithRetry(p))...)
 }
 
 // The pauses double from 1 s to MaxWait. Their upper half is random. A success resets them.
@@ -770,12 +671,12 @@ func TestClient_TokenPauseAfter401(t *testing.T) {
 		o := &outage{status: 503}
 		o.end()
 		var revoked atomic.Bool
-		c := newTransportClient(t, nil, idverify.WithRetry(idverify.RetryPolicy{}), idverify.WithHTTPClient(&http.Client{Transport: roundTripperFunc(func(r *http.Request) (*http.Response, error) {
+		c := clientOver(t, roundTripperFunc(func(r *http.Request) (*http.Response, error) {
 			if revoked.Load() && r.Header.Get("Authorization") == "Bearer token-1" {
 				return response(401, nil), nil
 			}
 			return o.RoundTrip(r)
-		})}))
+		}))
 		if _, err := c.PhoneChecks.Get(t.Context(), "a"); err != nil {
 			t.Fatal(err)
 		}
@@ -945,18 +846,13 @@ func TestClient_RefreshesShortLivedToken(t *testing.T) {
 		var requests []time.Duration
 		start := time.Now()
 		failing := false
-		c, err := idverify.NewClient("https://idverify.sandbox.test", credentials, withoutRetries, idverify.WithHTTPClient(&http.Client{
-			Transport: roundTripperFunc(func(r *http.Request) (*http.Response, error) {
-				requests = append(requests, time.Since(start))
-				if failing {
-					return response(503, nil), nil
-				}
-				return response(200, fmt.Appendf(nil, `{"access_token":"token-%d","expires_in":300}`, len(requests))), nil
-			}),
-		}))
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := clientOver(t, roundTripperFunc(func(*http.Request) (*http.Response, error) {
+			requests = append(requests, time.Since(start))
+			if failing {
+				return response(503, nil), nil
+			}
+			return response(200, fmt.Appendf(nil, `{"access_token":"token-%d","expires_in":300}`, len(requests))), nil
+		}), withoutRetries)
 		use := func(at time.Duration, want string) {
 			t.Helper()
 			time.Sleep(at - time.Since(start))
@@ -985,7 +881,7 @@ func TestRateLimit_Reset(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		now := time.Now() // 2000-01-01 in a synctest bubble
-		for _, tt := range []struct {
+		for remaining, tt := range []struct {
 			reset string
 			want  time.Time
 		}{
@@ -1007,7 +903,7 @@ func TestRateLimit_Reset(t *testing.T) {
 			c := newTransportClient(t, func(*http.Request) (*http.Response, error) {
 				resp := response(403, nil)
 				resp.Header.Set("X-RateLimit-Limit", "10")
-				resp.Header.Set("X-RateLimit-Remaining", "7")
+				resp.Header.Set("X-RateLimit-Remaining", fmt.Sprint(remaining))
 				resp.Header.Set("X-RateLimit-Reset", tt.reset)
 				return resp, nil
 			})
@@ -1015,7 +911,7 @@ func TestRateLimit_Reset(t *testing.T) {
 			_, err := c.PhoneChecks.Get(t.Context(), "a")
 
 			e, ok := errors.AsType[*idverify.Error](err)
-			if !ok || e.RateLimit == nil || e.RateLimit.Limit != 10 || e.RateLimit.Remaining != 7 || !e.RateLimit.Reset.Equal(tt.want) {
+			if !ok || e.RateLimit == nil || e.RateLimit.Limit != 10 || e.RateLimit.Remaining != remaining || !e.RateLimit.Reset.Equal(tt.want) {
 				t.Errorf("X-RateLimit-Reset %q at %v: %+v, want %v", tt.reset, now, e.RateLimit, tt.want)
 			}
 		}
@@ -1084,43 +980,6 @@ func TestClient_TokenErrorsNameScope(t *testing.T) {
 	}
 }
 
-func TestClient_TokenResponse(t *testing.T) {
-	t.Parallel()
-	for _, tt := range []struct {
-		expiresIn string
-		want      int64 // seconds
-	}{
-		{`3600`, 3600}, {`"3600"`, 3600}, {`1.5`, 1}, {`null`, 300}, {`0`, 300}, {`-1`, 300}, {`1e300`, 30 * 24 * 3600}, {`2592000`, 2592000}, {`2592001`, 2592000},
-	} {
-		srv := newService(t, nil)
-		srv.token = respondWith(200, `{"access_token":"a","token_type":"Bearer","expires_in":`+tt.expiresIn+`}`)
-		clock := newClock()
-
-		token, err := srv.client(t, idverify.WithClock(clock.now)).Token(t.Context(), idverify.ScopeReachability)
-
-		if err != nil {
-			t.Fatal(err)
-		}
-		left := token.Expiry.Sub(clock.now())
-		if token.TokenType != "Bearer" || token.ExpiresIn != tt.want || left < time.Duration(tt.want)*time.Second || left >= time.Duration(tt.want+1)*time.Second {
-			t.Errorf("expires_in %s: TokenType = %q, ExpiresIn = %d, Expiry in %v, want Bearer and %d seconds", tt.expiresIn, token.TokenType, token.ExpiresIn, left, tt.want)
-		}
-		if r := srv.tokens()[0]; r.header.Get("Accept") != "application/json" || !strings.HasPrefix(r.header.Get("User-Agent"), "idverify-go") {
-			t.Errorf("token request header = %v, want Accept and User-Agent", r.header)
-		}
-	}
-	for _, expiresIn := range []string{`"the-token"`, `""`, `[]`, `true`} {
-		srv := newService(t, nil)
-		srv.token = respondWith(200, `{"access_token":"the-token-itself","expires_in":`+expiresIn+`}`)
-
-		_, err := srv.client(t).Token(t.Context(), idverify.ScopeReachability)
-
-		if _, ok := errors.AsType[*idverify.DecodeError](err); !ok || strings.Contains(err.Error(), "the-token") {
-			t.Errorf("expires_in %s: error = %v, want a *DecodeError without the token", expiresIn, err)
-		}
-	}
-}
-
 // The client reads at most 1 MiB of a token response.
 func TestClient_LimitsTokenBody(t *testing.T) {
 	t.Parallel()
@@ -1141,14 +1000,6 @@ func TestClient_LimitsTokenBody(t *testing.T) {
 func TestClient_CheckCredentials(t *testing.T) {
 	t.Parallel()
 	srv := sandboxfake.New(t, sandboxfake.WithInMemory())
-	tokens := func() (n int) {
-		for _, r := range srv.Requests() {
-			if r.Operation == "token.create" {
-				n++
-			}
-		}
-		return n
-	}
 	c := srv.Client()
 
 	for range 2 { // the second call finds the tokens in the cache
@@ -1156,20 +1007,29 @@ func TestClient_CheckCredentials(t *testing.T) {
 			t.Errorf("error = %v, want nil", err)
 		}
 	}
-	checkTokens := tokens()
+	checkTokens := countRequests(srv, "token.create")
 	_, listErr := c.SIMChecks.List(t.Context(), idverify.ListOptions{})
 	err := c.CheckCredentials(t.Context(), idverify.ScopePhoneCheck)
 
-	if got := tokens(); checkTokens != 3 || got != 3 || listErr != nil || err != nil {
+	if got := countRequests(srv, "token.create"); checkTokens != 3 || got != 3 || listErr != nil || err != nil {
 		t.Errorf("%d token requests, then %d, errors = %v and %v, want 3 for the three checks, which operations use", checkTokens, got, listErr, err)
 	}
-	wrong := must(idverify.NewClient(srv.URL(), idverify.Credentials{ClientID: "unknown", ClientSecret: idverify.NewSecret("secret")}, idverify.WithHTTPClient(srv.HTTPClient())))(t)
-	if err := wrong.CheckCredentials(t.Context()); !errors.Is(err, idverify.ErrUnauthorized) {
-		t.Errorf("wrong credentials: error = %v, want ErrUnauthorized", err)
-	}
-	workspace := must(idverify.NewClient(srv.URL(), srv.ConsoleCredentials(), idverify.WithHTTPClient(srv.HTTPClient())))(t)
-	if err := workspace.CheckCredentials(t.Context()); !errors.Is(err, idverify.ErrForbidden) {
-		t.Errorf("workspace credentials: error = %v, want ErrForbidden", err)
+	for _, tt := range []struct {
+		name        string
+		credentials idverify.Credentials
+		want        error
+		code, text  string
+	}{
+		{"unknown", idverify.Credentials{ClientID: "unknown", ClientSecret: idverify.NewSecret("secret")}, idverify.ErrUnauthorized, "invalid_client", "client ID and secret"},
+		{"wrong secret", idverify.Credentials{ClientID: srv.Credentials().ClientID, ClientSecret: idverify.NewSecret("wrong")}, idverify.ErrUnauthorized, "invalid_client", "client ID and secret"},
+		{"workspace", srv.ConsoleCredentials(), idverify.ErrForbidden, "invalid_scope", "NewConsole"},
+	} {
+		wrong := must(idverify.NewClient(srv.URL(), tt.credentials, idverify.WithHTTPClient(srv.HTTPClient())))(t)
+		for _, err := range []error{wrong.CheckCredentials(t.Context()), errorOf(wrong.PhoneChecks.Get(t.Context(), "a"))} {
+			if e, ok := errors.AsType[*idverify.TokenError](err); !ok || e.Code != tt.code || !errors.Is(err, tt.want) || !strings.Contains(err.Error(), tt.text) {
+				t.Errorf("%s credentials: error = %v, want %s with the text %q", tt.name, err, tt.code, tt.text)
+			}
+		}
 	}
 }
 
@@ -1177,18 +1037,15 @@ func TestClient_CheckCredentials(t *testing.T) {
 func TestWithLogger_FailedTokenRefresh(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		e := newMemoryService()
+		e := new(memoryService)
 		failing := false
 		var log bytes.Buffer
-		c, err := idverify.NewClient("https://idverify.sandbox.test", credentials, idverify.WithHTTPClient(&http.Client{Transport: roundTripperFunc(func(r *http.Request) (*http.Response, error) {
+		c := clientOver(t, roundTripperFunc(func(r *http.Request) (*http.Response, error) {
 			if failing {
 				return response(http.StatusUnauthorized, []byte(`{"error":"invalid_client"}`)), nil
 			}
 			return e.RoundTrip(r)
-		})}), idverify.WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
-		if err != nil {
-			t.Fatal(err)
-		}
+		}), idverify.WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
 		tokenFor(t, c, idverify.ScopeReachability)
 		time.Sleep(59*time.Minute + time.Second) // until the refresh is due
 		failing = true
@@ -1223,16 +1080,13 @@ func TestClient_TokenRetries(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		requests := 0
-		var log syncBuffer
-		c, err := idverify.NewClient("https://idverify.sandbox.test", credentials, idverify.WithHTTPClient(&http.Client{Transport: roundTripperFunc(func(*http.Request) (*http.Response, error) {
+		var log tooltest.Buffer
+		c := clientOver(t, roundTripperFunc(func(*http.Request) (*http.Response, error) {
 			requests++
 			return response(http.StatusServiceUnavailable, nil), nil
-		})}), idverify.WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
-		if err != nil {
-			t.Fatal(err)
-		}
+		}), idverify.WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
 
-		_, err = c.Token(t.Context(), idverify.ScopeReachability)
+		_, err := c.Token(t.Context(), idverify.ScopeReachability)
 
 		if e, ok := errors.AsType[*idverify.TokenError](err); !ok || e.Status != http.StatusServiceUnavailable || e.Scope != "coverage" || requests != 4 {
 			t.Errorf("error = %v after %d requests, want a *TokenError with status 503 after 4", err, requests)
@@ -1271,4 +1125,67 @@ func TestClient_TokenRetries(t *testing.T) {
 			t.Errorf("error = %v after %d requests, want %s after 1", err, requests, want)
 		}
 	})
+}
+
+func TestClient_TokenResponse(t *testing.T) {
+	t.Parallel()
+	const day = 24 * time.Hour
+	for _, tt := range []struct {
+		expiresIn string
+		want      int64         // seconds
+		used      time.Duration // still used after this time
+	}{
+		{`3600`, 3600, 58 * time.Minute},
+		{`"3600"`, 3600, 58 * time.Minute},
+		{`1`, 1, 800 * time.Millisecond},
+		{`1.5`, 1, 800 * time.Millisecond},
+		{`null`, 300, 4 * time.Minute},
+		{`0`, 300, 4 * time.Minute},
+		{`-1`, 300, 4 * time.Minute},
+		{`1e300`, 30 * 24 * 3600, 29 * day},
+		{`2592000`, 2592000, 29 * day},
+		{`2592001`, 2592000, 29 * day},
+	} {
+		t.Run(tt.expiresIn, func(t *testing.T) {
+			t.Parallel()
+			var grant atomic.Int32
+			srv := newService(t, nil)
+			srv.token = func(w http.ResponseWriter, _ *http.Request) {
+				fmt.Fprintf(w, `{"access_token":"token-%d","token_type":"Bearer","expires_in":%s}`, grant.Add(1), tt.expiresIn)
+			}
+			clock := newClock()
+			c := srv.client(t, idverify.WithClock(clock.now))
+
+			token, err := c.Token(t.Context(), idverify.ScopeReachability)
+
+			if err != nil {
+				t.Fatal(err)
+			}
+			left := token.Expiry.Sub(clock.now())
+			if token.TokenType != "Bearer" || token.ExpiresIn != tt.want || left < time.Duration(tt.want)*time.Second || left >= time.Duration(tt.want+1)*time.Second {
+				t.Errorf("TokenType = %q, ExpiresIn = %d, Expiry in %v, want Bearer and %d seconds", token.TokenType, token.ExpiresIn, left, tt.want)
+			}
+			if r := srv.tokens()[0]; r.header.Get("Accept") != "application/json" || !strings.HasPrefix(r.header.Get("User-Agent"), "idverify-go") {
+				t.Errorf("token request header = %v, want Accept and User-Agent", r.header)
+			}
+			clock.advance(tt.used)
+			if got := tokenFor(t, c, idverify.ScopeReachability); got != "token-1" {
+				t.Errorf("token after %v = %q, want still token-1", tt.used, got)
+			}
+			clock.advance(left - tt.used)
+			if got := tokenFor(t, c, idverify.ScopeReachability); got == "token-1" {
+				t.Errorf("expired token still used after %v, want a new one", left)
+			}
+		})
+	}
+	for _, expiresIn := range []string{`"the-token"`, `""`, `[]`, `true`} {
+		srv := newService(t, nil)
+		srv.token = respondWith(200, `{"access_token":"the-token-itself","expires_in":`+expiresIn+`}`)
+
+		_, err := srv.client(t).Token(t.Context(), idverify.ScopeReachability)
+
+		if _, ok := errors.AsType[*idverify.DecodeError](err); !ok || strings.Contains(err.Error(), "the-token") {
+			t.Errorf("expires_in %s: error = %v, want a *DecodeError without the token", expiresIn, err)
+		}
+	}
 }

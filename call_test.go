@@ -14,7 +14,6 @@ import (
 	"net/http"
 	"net/http/cookiejar"
 	"net/http/httptest"
-	"net/netip"
 	"net/url"
 	"slices"
 	"strings"
@@ -25,6 +24,7 @@ import (
 
 	idverify "github.com/idverify/idverify-go"
 	"github.com/idverify/idverify-go/internal/synctest"
+	"github.com/idverify/idverify-go/internal/tooltest"
 )
 
 // In each test the first attempt fails, and the second one gets a response.
@@ -47,6 +47,7 @@ func TestClient_SecondAttemptResult(t *testing.T) {
 		// 404 means success only after an attempt that may have deleted the project.
 		{"DELETE, 404", remove, notFound, notFound, idverify.ErrNotFound},
 		{"DELETE, 500 then 404", remove, respondWith(500, ""), notFound, nil},
+		{"DELETE, 502 then 404", remove, respondWith(502, ""), notFound, nil},
 		{"DELETE, 503 then 404", remove, respondWith(503, ""), notFound, nil},
 		{"DELETE, 503 then 204", remove, respondWith(503, ""), respondWith(204, ""), nil},
 		{"DELETE, 503 then 403", remove, respondWith(503, ""), respondWithProblem(403, "forbidden", ""), idverify.ErrForbidden},
@@ -66,51 +67,22 @@ func TestClient_SecondAttemptResult(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			failDials := 0
+			failedDial := 0
 			if tt.first == nil {
-				tt.first, failDials = tt.second, 1
+				tt.first, failedDial = tt.second, 2 // the first connection is for the token
 			}
 			srv := newService(t, respondInTurn(tt.first, tt.second))
 			transport := srv.Client().Transport.(*http.Transport).Clone()
-			transport.DisableKeepAlives = true
-			var dials atomic.Int32
-			transport.DialContext = func(ctx context.Context, network, addr string) (net.Conn, error) {
-				if n := int(dials.Add(1)); n > 1 && n <= 1+failDials { // the first connection is for the token
-					return nil, errors.New("no route")
-				}
-				return new(net.Dialer).DialContext(ctx, network, addr)
-			}
-			console, err := idverify.NewConsole(srv.URL, credentials, idverify.WithHTTPClient(&http.Client{Transport: transport}), idverify.WithRetry(fastRetries))
-			if err != nil {
-				t.Fatal(err)
-			}
+			transport.DialContext = new(net.Dialer).DialContext
+			transport = failDials(transport, func(n int) bool { return n == failedDial })
+			console := must(idverify.NewConsole(srv.URL, credentials, idverify.WithHTTPClient(&http.Client{Transport: transport}), idverify.WithRetry(fastRetries)))(t)
 
-			err = tt.do(t.Context(), console)
+			err := tt.do(t.Context(), console)
 
 			if !errors.Is(err, tt.want) || (err == nil) != (tt.want == nil) {
 				t.Errorf("error = %v, want %v", err, tt.want)
 			}
 		})
-	}
-}
-
-func TestClient_RetriesRateLimitWithoutHeaders(t *testing.T) {
-	t.Parallel()
-	srv := newService(t, respondWith(429, ""))
-	recovering := newService(t, respondInTurn(respondWith(429, ""), respondWith(201, `{"check_id":"a","status":"ACCEPTED"}`)))
-
-	_, err := srv.client(t).PhoneChecks.Create(t.Context(), createParams)
-	check, recovered := recovering.client(t).PhoneChecks.Create(t.Context(), createParams)
-
-	e, ok := errors.AsType[*idverify.Error](err)
-	if !ok || !errors.Is(err, idverify.ErrRateLimited) || e.RateLimit != nil || e.RetryAfter != 0 || len(srv.calls()) != 4 {
-		t.Errorf("error = %#v after %d attempts, want ErrRateLimited after 4", err, len(srv.calls()))
-	}
-	if text := fmt.Sprint(err); strings.Contains(text, "charged") || strings.Contains(text, "unknown") || strings.Contains(text, "retry after") {
-		t.Errorf("error = %q, want neither an unknown outcome nor a retry time: the service rejected the request without Retry-After", text)
-	}
-	if recovered != nil || check.CheckID != "a" || len(recovering.calls()) != 2 {
-		t.Errorf("check = %+v, error = %v after %d attempts, want a check after 2", check, recovered, len(recovering.calls()))
 	}
 }
 
@@ -186,23 +158,18 @@ func TestClient_ClosesResponseBodies(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var opened, closed atomic.Int32
-			c, err := idverify.NewClient("https://idverify.sandbox.test", credentials, idverify.WithRetry(fastRetries), idverify.WithHTTPClient(&http.Client{
-				Transport: roundTripperFunc(func(r *http.Request) (*http.Response, error) {
-					body := bodies[1]
-					if r.URL.Path == tokenPath {
-						body = bodies[0]
-					}
-					status := 200
-					fmt.Sscan(body, &status)
-					resp := response(status, nil)
-					opened.Add(1)
-					resp.Body = &closeCounter{strings.NewReader(body), &closed}
-					return resp, nil
-				}),
-			}))
-			if err != nil {
-				t.Fatal(err)
-			}
+			c := clientOver(t, roundTripperFunc(func(r *http.Request) (*http.Response, error) {
+				body := bodies[1]
+				if r.URL.Path == tokenPath {
+					body = bodies[0]
+				}
+				status := 200
+				fmt.Sscan(body, &status)
+				resp := response(status, nil)
+				opened.Add(1)
+				resp.Body = &closeCounter{strings.NewReader(body), &closed}
+				return resp, nil
+			}), idverify.WithRetry(fastRetries))
 
 			_, _ = c.PhoneChecks.Get(t.Context(), "a")
 
@@ -222,7 +189,7 @@ func (c *closeCounter) Close() error { c.closed.Add(1); return nil }
 
 func TestWithLogger_Attempts(t *testing.T) {
 	t.Parallel()
-	logs := new(syncBuffer)
+	logs := new(tooltest.Buffer)
 	srv := newService(t, respondInTurn(withRequestID("req-1", respondWith(503, "")), drop, withRequestID("req-3", respondWith(200, `{"check_id":"a","status":"COMPLETED"}`))))
 	srv.Client().Transport.(*http.Transport).DisableKeepAlives = true
 	c := srv.client(t, idverify.WithLogger(slog.New(slog.NewJSONHandler(logs, &slog.HandlerOptions{Level: slog.LevelDebug}))))
@@ -234,27 +201,24 @@ func TestWithLogger_Attempts(t *testing.T) {
 	var got []string
 	for decoder := json.NewDecoder(bytes.NewReader([]byte(logs.String()))); decoder.More(); {
 		var r struct {
-			Level, Operation, Error string
-			RequestID               string `json:"request_id"`
-			Attempt, Status         int
-			Duration, Wait          *int64
+			Level, Msg, Operation, Error string
+			RequestID                    string `json:"request_id"`
+			Attempt, Status              int
+			Duration, Wait               *int64
 		}
 		if err := decoder.Decode(&r); err != nil {
 			t.Fatal(err)
 		}
-		failed := ""
-		if r.Error != "" {
-			failed = "failed"
-		}
-		got = append(got, strings.Join(strings.Fields(fmt.Sprint(r.Level, " ", r.Operation, " ", r.Attempt, " ", r.Status, " ", r.RequestID, " ", failed)), " "))
-		if r.Level == "WARN" && (r.Wait == nil) || r.Level == "DEBUG" && r.Duration == nil {
-			t.Errorf("record = %+v, want a wait or a duration", r)
+		_, cause, _ := strings.Cut(r.Error, "PhoneCheck: ")
+		got = append(got, strings.Join(strings.Fields(fmt.Sprint(r.Level, " ", r.Operation, " ", r.Attempt, " ", r.Status, " ", r.RequestID, " ", cause)), " "))
+		if r.Level == "WARN" && (r.Wait == nil || r.Msg != "idverify: retry") || r.Level == "DEBUG" && r.Duration == nil {
+			t.Errorf("record = %+v, want a retry with a wait, or a duration", r)
 		}
 	}
 	want := []string{
 		"DEBUG token.create 1 200",
 		"DEBUG phone_check.get 1 503 req-1", "WARN phone_check.get 1 503 req-1",
-		"DEBUG phone_check.get 2 0 failed", "WARN phone_check.get 2 0 failed",
+		"DEBUG phone_check.get 2 0 connection closed before the response [2 attempts]", "WARN phone_check.get 2 0 connection closed before the response [2 attempts]",
 		"DEBUG phone_check.get 3 200 req-3",
 	}
 	if strings.Join(got, "\n") != strings.Join(want, "\n") {
@@ -285,7 +249,7 @@ func TestClient_DiscardsTokenOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tokens := 0
 		slow := make(chan struct{})
-		c, err := idverify.NewClient("https://idverify.sandbox.test", credentials, idverify.WithHTTPClient(&http.Client{Transport: roundTripperFunc(func(r *http.Request) (*http.Response, error) {
+		c := clientOver(t, roundTripperFunc(func(r *http.Request) (*http.Response, error) {
 			switch {
 			case r.URL.Path != tokenPath:
 				if strings.HasSuffix(r.URL.Path, "/slow") {
@@ -296,16 +260,10 @@ func TestClient_DiscardsTokenOnce(t *testing.T) {
 				return response(http.StatusUnauthorized, []byte(`{"error":"invalid_client"}`)), nil
 			}
 			tokens++
-			return response(http.StatusOK, []byte(`{"access_token":"token-1","expires_in":3600}`)), nil
-		})}))
-		if err != nil {
-			t.Fatal(err)
-		}
+			return issuedToken(), nil
+		}))
 		slowErr := make(chan error)
-		go func() {
-			_, err := c.PhoneChecks.Get(t.Context(), "slow")
-			slowErr <- err
-		}()
+		go func() { slowErr <- errorOf(c.PhoneChecks.Get(t.Context(), "slow")) }()
 		synctest.Wait()
 
 		_, fastErr := c.PhoneChecks.Get(t.Context(), "fast")
@@ -346,77 +304,11 @@ func TestClient_EndedContext(t *testing.T) {
 	}
 }
 
-// The rows contain the number of attempts for each kind of failure. The policy permits four.
-func TestClient_AttemptsByFailure(t *testing.T) {
-	t.Parallel()
-	for _, tt := range []struct {
-		name             string
-		fail             http.HandlerFunc
-		get, post, patch int // attempts
-	}{
-		{"400", respondWith(400, ""), 1, 1, 1},
-		{"401", respondWith(401, ""), 2, 2, 2}, // again with a new token
-		{"402", respondWith(402, ""), 1, 1, 1},
-		{"403", respondWith(403, ""), 1, 1, 1},
-		{"404", respondWith(404, ""), 1, 1, 1},
-		{"409", respondWith(409, ""), 1, 1, 1},
-		{"412", respondWith(412, ""), 1, 1, 1},
-		{"429", respondWith(429, ""), 4, 4, 4},
-		{"500", respondWith(500, ""), 4, 1, 1},
-		{"501", respondWith(501, ""), 1, 1, 1},
-		{"502", respondWith(502, ""), 4, 1, 1},
-		{"503", respondWith(503, ""), 4, 1, 1},
-		{"504", respondWith(504, ""), 4, 1, 1},
-		{"505", respondWith(505, ""), 1, 1, 1},
-		{"connection closed after the request", drop, 4, 1, 1},
-		{"truncated response", truncateBody, 4, 1, 1},
-		{"response that is not a check", respondWith(200, "<html>"), 1, 1, 1},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
-			for _, op := range []struct {
-				name string
-				want int
-				do   func(*idverify.PhoneCheckService) error
-			}{
-				{"GET", tt.get, func(s *idverify.PhoneCheckService) error { return errorOf(s.Get(t.Context(), "a")) }},
-				{"POST", tt.post, func(s *idverify.PhoneCheckService) error { return errorOf(s.Create(t.Context(), createParams)) }},
-				{"PATCH", tt.patch, func(s *idverify.PhoneCheckService) error { return errorOf(s.Complete(t.Context(), "a", "code")) }},
-			} {
-				srv := newService(t, tt.fail)
-				// net/http itself retries a GET when a reused connection fails.
-				srv.Client().Transport.(*http.Transport).DisableKeepAlives = true
-
-				err := op.do(srv.client(t, v02).PhoneChecks)
-
-				if err == nil {
-					t.Errorf("%s: error = nil, want an error", op.name)
-				}
-				got := len(srv.requests(func(r recordedRequest) bool { return r.uri != tokenPath && r.method == op.name }))
-				if got != op.want {
-					t.Errorf("%s: requests = %d, want %d (error %v)", op.name, got, op.want, err)
-				}
-			}
-		})
-	}
-}
-
 // truncateBody declares a longer body than it writes.
 func truncateBody(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Length", "1000")
 	w.WriteHeader(http.StatusCreated)
 	io.WriteString(w, `{"check_id":`)
-}
-
-func TestClient_RetriesUntilSuccess(t *testing.T) {
-	t.Parallel()
-	srv := newService(t, respondInTurn(respondWith(500, ""), drop, truncateBody, respondWith(200, string(fixture(t, "phone_check.json")))))
-
-	check, err := srv.client(t).PhoneChecks.Get(t.Context(), phoneCheckID)
-
-	if err != nil || check.Match != idverify.VerdictYes {
-		t.Errorf("check = %+v, error = %v, want a match and no error", check, err)
-	}
 }
 
 func TestClient_SendsCookiesOncePerAttempt(t *testing.T) {
@@ -473,48 +365,6 @@ func TestClient_NewHeaderPerAttempt(t *testing.T) {
 
 	if n := len(srv.calls()); err != nil || n != 4 {
 		t.Errorf("requests = %d, error = %v, want 4 and no error", n, err)
-	}
-}
-
-func TestPhoneCheckService_CreateRetriesFailedDial(t *testing.T) {
-	t.Parallel()
-	srv := newService(t, respondWith(201, string(fixture(t, "phone_check_created.json"))))
-	transport := srv.Client().Transport.(*http.Transport).Clone()
-	var dials atomic.Int32
-	transport.DisableKeepAlives = true
-	transport.DialContext = func(ctx context.Context, network, addr string) (net.Conn, error) {
-		if n := dials.Add(1); n == 2 || n == 3 { // the first is for the token
-			return nil, errors.New("no route")
-		}
-		return new(net.Dialer).DialContext(ctx, network, addr)
-	}
-
-	check, err := srv.client(t, idverify.WithHTTPClient(&http.Client{Transport: transport})).PhoneChecks.Create(t.Context(), createParams)
-
-	if err != nil || check == nil {
-		t.Fatalf("error = %v, want none: the client can retry a failed dial", err)
-	}
-	if n := len(srv.calls()); n != 1 {
-		t.Errorf("creates = %d, want 1", n)
-	}
-}
-
-func TestPhoneCheckService_CreateTransportError(t *testing.T) {
-	t.Parallel()
-	var creates atomic.Int32
-	c := newTransportClient(t, func(r *http.Request) (*http.Response, error) {
-		creates.Add(1)
-		io.Copy(io.Discard, r.Body)
-		return nil, errors.New("lost")
-	})
-
-	_, err := c.PhoneChecks.Create(t.Context(), createParams)
-
-	if n := creates.Load(); n != 1 {
-		t.Errorf("creates = %d, want 1: the first may have been accepted", n)
-	}
-	if err == nil || !strings.Contains(err.Error(), "outcome unknown: lost; the check may exist") {
-		t.Errorf("error = %v, want an unknown outcome", err)
 	}
 }
 
@@ -603,17 +453,6 @@ func TestClient_CancelEndsWait(t *testing.T) {
 	})
 }
 
-func TestRetryPolicy_OneAttempt(t *testing.T) {
-	t.Parallel()
-	srv := newService(t, respondWith(503, ""))
-
-	_, err := srv.client(t, idverify.WithRetry(idverify.RetryPolicy{MaxAttempts: 1})).PhoneChecks.Get(t.Context(), "a")
-
-	if n := len(srv.calls()); n != 1 {
-		t.Errorf("attempts = %d, want 1 (error %v)", n, err)
-	}
-}
-
 func TestClient_UntrustedCertificate(t *testing.T) {
 	t.Parallel()
 	srv := newService(t, nil)
@@ -657,34 +496,12 @@ func TestClient_ProxyAuthentication(t *testing.T) {
 	proxy := httptest.NewServer(respondWith(http.StatusProxyAuthRequired, ""))
 	defer proxy.Close()
 	transport := &http.Transport{Proxy: func(*http.Request) (*url.URL, error) { return url.Parse(proxy.URL) }}
-	c := newTransportClient(t, nil, withoutRetries, idverify.WithHTTPClient(&http.Client{Transport: transport}))
+	c := clientOver(t, transport, withoutRetries)
 
 	_, err := c.PhoneChecks.Get(t.Context(), "a")
 
 	if want := "Proxy Authentication Required (set the user and the password of the proxy in its URL)"; !strings.HasSuffix(fmt.Sprint(err), want) {
 		t.Errorf("error = %v, want it to end with %s", err, want)
-	}
-}
-
-func TestClient_TransportErrorWithoutAddress(t *testing.T) {
-	t.Parallel()
-	c, err := idverify.NewClient("https://127.0.0.1:9", credentials, idverify.WithRetry(fastRetries)) // nothing listens on port 9
-	if err != nil {
-		t.Fatal(err)
-	}
-
-	_, err = c.Reachability.Lookup(t.Context(), netip.MustParseAddr("192.0.2.7"))
-
-	if err == nil || !strings.Contains(err.Error(), "connection refused") {
-		t.Errorf("error = %v, want the cause", err)
-	}
-	for _, address := range []string{"192.0.2.7", "127.0.0.1", "https://"} {
-		if strings.Contains(fmt.Sprintf("%+v", err), address) {
-			t.Errorf("error = %q, want it without %s", err, address)
-		}
-	}
-	if _, ok := errors.AsType[*net.OpError](err); !ok {
-		t.Error("errors.As finds no *net.OpError")
 	}
 }
 

@@ -1,7 +1,6 @@
 package idverify_test
 
 import (
-	"bytes"
 	"context"
 	"crypto/rand"
 	"crypto/rsa"
@@ -21,6 +20,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	idverify "github.com/idverify/idverify-go"
+	"github.com/idverify/idverify-go/internal/tooltest"
 	"github.com/idverify/idverify-go/signature"
 )
 
@@ -197,7 +197,7 @@ func TestCallbackHandler_Panic(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			panicLog, verifierLog := new(syncBuffer), new(syncBuffer)
+			panicLog, verifierLog := new(tooltest.Buffer), new(tooltest.Buffer)
 			v, err := signature.NewVerifier(testKeys(), []string{"shop.sandbox.test"}, &signature.VerifierOptions{Logger: slog.New(slog.NewJSONHandler(verifierLog, nil))})
 			if err != nil {
 				t.Fatal(err)
@@ -370,22 +370,4 @@ func signedCallback(t testing.TB, product, body string) *http.Request {
 		t.Fatal(err)
 	}
 	return r
-}
-
-// syncBuffer is a buffer that is safe for concurrent use.
-type syncBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (b *syncBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.Write(p)
-}
-
-func (b *syncBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.String()
 }

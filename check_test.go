@@ -79,13 +79,13 @@ func TestWithLiveOnly_ChargeAmount(t *testing.T) {
 			if amount != "" {
 				body = strings.TrimSuffix(body, "}") + `,"charge_amount":` + amount + `}`
 			}
-			for product, create := range creators {
-				check, err := create(t.Context(), live)
-				if check == sandbox || errors.Is(err, idverify.ErrSandbox) != sandbox || errors.Is(err, idverify.ErrOutcomeUnknown) {
-					t.Errorf("%s in %s with amount %q: a check = %t, error = %v, want ErrSandbox: %t", product, status, amount, check, err, sandbox)
+			for _, p := range referenceProducts {
+				id, err := p.create(t.Context(), live, "order-7")
+				if (id == "") != sandbox || errors.Is(err, idverify.ErrSandbox) != sandbox || errors.Is(err, idverify.ErrOutcomeUnknown) {
+					t.Errorf("%s in %s with amount %q: check %q, error = %v, want ErrSandbox: %t", p.name, status, amount, id, err, sandbox)
 				}
-				if check, err := create(t.Context(), plain); !check || err != nil {
-					t.Errorf("%s without WithLiveOnly: error = %v, want a check", product, err)
+				if id, err := p.create(t.Context(), plain, "order-7"); id == "" || err != nil {
+					t.Errorf("%s without WithLiveOnly: error = %v, want a check", p.name, err)
 				}
 			}
 			if _, err := live.PhoneChecks.Get(t.Context(), "a"); err != nil {
@@ -95,59 +95,25 @@ func TestWithLiveOnly_ChargeAmount(t *testing.T) {
 	}
 }
 
-// creators create a check of each product and report whether they returned one.
-var creators = map[string]func(context.Context, *idverify.Client) (bool, error){
-	"PhoneCheck": func(ctx context.Context, c *idverify.Client) (bool, error) {
-		check, err := c.PhoneChecks.Create(ctx, idverify.PhoneCheckParams{PhoneNumber: testNumber, ReferenceID: "order-7"})
-		return check != nil, err
-	},
-	"SIMCheck": func(ctx context.Context, c *idverify.Client) (bool, error) {
-		check, err := c.SIMChecks.Create(ctx, idverify.SIMCheckParams{PhoneNumber: testNumber, ReferenceID: "order-7"})
-		return check != nil, err
-	},
-	"SubscriberCheck": func(ctx context.Context, c *idverify.Client) (bool, error) {
-		check, err := c.SubscriberChecks.Create(ctx, idverify.SubscriberCheckParams{PhoneNumber: testNumber, ReferenceID: "order-7"})
-		return check != nil, err
-	},
-}
-
-// finders find the checks of creators and return their number.
-var finders = map[string]func(context.Context, *idverify.Client) (int, error){
-	"PhoneCheck": func(ctx context.Context, c *idverify.Client) (int, error) {
-		checks, err := c.PhoneChecks.FindByReferenceID(ctx, "order-7")
-		return len(checks), err
-	},
-	"SIMCheck": func(ctx context.Context, c *idverify.Client) (int, error) {
-		checks, err := c.SIMChecks.FindByReferenceID(ctx, "order-7")
-		return len(checks), err
-	},
-	"SubscriberCheck": func(ctx context.Context, c *idverify.Client) (int, error) {
-		checks, err := c.SubscriberChecks.FindByReferenceID(ctx, "order-7")
-		return len(checks), err
-	},
-}
-
 func TestWithLiveOnly_Projects(t *testing.T) {
 	t.Parallel()
 	srv := sandboxfake.New(t, sandboxfake.WithInMemory())
 	live := srv.NewProject(idverify.ProjectParams{Name: "Live", Mode: idverify.ModeLive}).Client(idverify.WithLiveOnly())
 	sandbox := srv.Client(idverify.WithLiveOnly())
-	for product, create := range creators {
-		check, err := create(t.Context(), sandbox)
-		if check || !errors.Is(err, idverify.ErrSandbox) {
-			t.Errorf("%s of a sandbox project: error = %v, want ErrSandbox and no check", product, err)
+	for _, p := range referenceProducts {
+		if id, err := p.create(t.Context(), sandbox, "order-7"); id != "" || !errors.Is(err, idverify.ErrSandbox) {
+			t.Errorf("%s of a sandbox project: error = %v, want ErrSandbox and no check", p.name, err)
 		}
-		if check, err := create(t.Context(), live); !check || err != nil {
-			t.Errorf("%s of a live project: error = %v, want a check", product, err)
+		if id, err := p.create(t.Context(), live, "order-7"); id == "" || err != nil {
+			t.Errorf("%s of a live project: error = %v, want a check", p.name, err)
 		}
-		if n, err := finders[product](t.Context(), sandbox); n != 0 || !errors.Is(err, idverify.ErrSandbox) {
-			t.Errorf("%s of a sandbox project: found %d, error = %v, want ErrSandbox and no check", product, n, err)
+		if found, err := p.find(t.Context(), sandbox, "order-7"); found != nil || !errors.Is(err, idverify.ErrSandbox) {
+			t.Errorf("%s of a sandbox project: found %q, error = %v, want ErrSandbox and no check", p.name, found, err)
 		}
-		if n, err := finders[product](t.Context(), live); n != 1 || err != nil {
-			t.Errorf("%s of a live project: found %d, error = %v, want a check", product, n, err)
-		}
-		if n, err := finders[product](t.Context(), srv.Client()); n != 1 || err != nil {
-			t.Errorf("%s without WithLiveOnly: found %d, error = %v, want a check", product, n, err)
+		for name, c := range map[string]*idverify.Client{"a live project": live, "a client without WithLiveOnly": srv.Client()} {
+			if found, err := p.find(t.Context(), c, "order-7"); len(found) != 1 || err != nil {
+				t.Errorf("%s of %s: found %q, error = %v, want a check", p.name, name, found, err)
+			}
 		}
 	}
 }
@@ -415,19 +381,6 @@ func TestPhoneCheckService_WaitHonorsTTL(t *testing.T) {
 	}
 }
 
-// Callers construct these errors in their own tests.
-func TestWait_ErrorConstructedByCaller(t *testing.T) {
-	t.Parallel()
-	for want, err := range map[string]error{
-		"still PENDING":            &idverify.NoResultError{Status: idverify.StatusPending},
-		"ended as ERROR: mno_down": &idverify.NoResultError{Status: idverify.StatusError, ErrorCode: "mno_down"},
-	} {
-		if !strings.Contains(err.Error(), want) {
-			t.Errorf("error = %q, want it to contain %q", err, want)
-		}
-	}
-}
-
 func TestNormalizePhoneNumber_Formats(t *testing.T) {
 	t.Parallel()
 	for in, want := range map[string]string{
@@ -500,20 +453,6 @@ func TestNormalizePhoneNumber_Invalid(t *testing.T) {
 	}
 }
 
-func TestPhoneCheckService_CreateNormalizesNumber(t *testing.T) {
-	t.Parallel()
-	srv := newService(t, respondWith(201, string(fixture(t, "phone_check_created.json"))))
-
-	_, err := srv.client(t).PhoneChecks.Create(t.Context(), idverify.PhoneCheckParams{PhoneNumber: "+44 (7700) 900-000"})
-
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got, want := string(srv.calls()[0].body), `{"phone_number":"447700900000"}`; got != want {
-		t.Errorf("body = %s, want %s", got, want)
-	}
-}
-
 func FuzzNormalizePhoneNumber(f *testing.F) {
 	for _, s := range []string{"+44 7700 900-000", "0044", "(0)", "123456789012345", "4４", "\xff", "+"} {
 		f.Add(s)
@@ -546,100 +485,6 @@ func FuzzNormalizePhoneNumber(f *testing.F) {
 
 // matchingNumber is a number whose PhoneCheck matches in the sandbox.
 const matchingNumber = "447700900012"
-
-func TestPhoneCheckService_CreateAndCallback(t *testing.T) {
-	t.Parallel()
-	for number, want := range map[string]string{
-		"447700900012": "COMPLETED yes",
-		"447700900013": "COMPLETED no",
-		"447700900055": "ERROR unknown",
-	} {
-		t.Run(number, func(t *testing.T) {
-			t.Parallel()
-			srv := sandboxfake.New(t)
-			callbacks := make(chan *idverify.Callback, 1)
-			shop := srv.Handle("shop.sandbox.test", idverify.CallbackHandler(srv.Verifier([]string{"shop.sandbox.test"}, nil), func(_ context.Context, c *idverify.Callback) error {
-				callbacks <- c
-				return nil
-			}))
-
-			check, err := srv.Client().PhoneChecks.Create(t.Context(), idverify.PhoneCheckParams{PhoneNumber: number, ReferenceID: "r", CallbackURL: shop + "/callbacks"})
-			if err != nil {
-				t.Fatal(err)
-			}
-			if _, err := srv.Device().Open(t.Context(), check.CheckURL); err != nil {
-				t.Fatal(err)
-			}
-			c := <-callbacks
-
-			if got := fmt.Sprint(c.Status, " ", c.Match); got != want || c.CheckID != check.CheckID || c.Product != idverify.ProductPhoneCheck || c.ReferenceID != "r" || !c.CreatedAt.Equal(check.CreatedAt) {
-				t.Errorf("callback = %+v of check %+v, want %s", c, check, want)
-			}
-			read, err := srv.Client().PhoneChecks.Get(t.Context(), check.CheckID)
-			if c.Status == idverify.StatusError {
-				if !errors.Is(err, idverify.ErrNotFound) {
-					t.Errorf("get of a check in ERROR = %+v, %v, want ErrNotFound", read, err)
-				}
-				return
-			}
-			if err != nil || read.Status != c.Status || read.Match != c.Match || read.NetworkID != c.NetworkID {
-				t.Errorf("check = %+v, error = %v, want the result of the callback %+v", read, err, c)
-			}
-		})
-	}
-}
-
-func TestPhoneCheckService_CreateSendsOnce(t *testing.T) {
-	t.Parallel()
-	for name, fault := range map[string]sandboxfake.Fault{
-		"dropped":   {Drop: true},
-		"truncated": {Truncate: true},
-		"500":       {Status: http.StatusInternalServerError},
-		"503":       {Status: http.StatusServiceUnavailable, RetryAfter: time.Second},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			srv := sandboxfake.New(t)
-			srv.Inject(sandboxfake.Match{Operation: "phone_check.create"}, fault)
-
-			_, err := srv.Client().PhoneChecks.Create(t.Context(), idverify.PhoneCheckParams{PhoneNumber: matchingNumber})
-
-			if err == nil {
-				t.Fatal("error = nil, want an error")
-			}
-			if n := countRequests(srv, "phone_check.create"); n != 1 {
-				t.Errorf("service received %d creates, want 1: each one is charged", n)
-			}
-		})
-	}
-}
-
-func TestClient_RetriesTransientFaults(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		srv := sandboxfake.New(t, sandboxfake.WithInMemory())
-		c := srv.Client()
-		check, err := c.PhoneChecks.Create(t.Context(), idverify.PhoneCheckParams{PhoneNumber: matchingNumber})
-		if err != nil {
-			t.Fatal(err)
-		}
-		srv.Inject(sandboxfake.Match{Operation: "phone_check.get"},
-			sandboxfake.Fault{Status: 503, RetryAfter: 9 * time.Second}, sandboxfake.Fault{Drop: true}, sandboxfake.Fault{Truncate: true})
-		srv.Inject(sandboxfake.Match{Operation: "phone_check.create"}, sandboxfake.Fault{Status: 429, RetryAfter: 8 * time.Second})
-		start := time.Now()
-
-		_, getErr := c.PhoneChecks.Get(t.Context(), check.CheckID)
-		got := time.Since(start)
-		_, createErr := c.PhoneChecks.Create(t.Context(), idverify.PhoneCheckParams{PhoneNumber: matchingNumber})
-
-		if getErr != nil || createErr != nil {
-			t.Errorf("errors of Get = %v, of Create = %v, want nil", getErr, createErr)
-		}
-		if got < 9*time.Second || got > 12*time.Second {
-			t.Errorf("Get took %v, want 9s (Retry-After) to 12s (with backoff)", got)
-		}
-	})
-}
 
 func TestPhoneCheckService_Wait(t *testing.T) {
 	t.Parallel()
@@ -731,73 +576,6 @@ func TestSIMCheckService_ListAndTraces(t *testing.T) {
 	}
 	if len(traces) == 0 || len(traces[0].Logs) == 0 {
 		t.Errorf("traces = %+v, want a trace with logs", traces)
-	}
-}
-
-func TestClient_SharesFirstTokenFetch(t *testing.T) {
-	t.Parallel()
-	srv := sandboxfake.New(t, sandboxfake.WithInMemory())
-	c := srv.Client()
-
-	for err := range concurrently(200, func() error {
-		return errorOf(c.PhoneChecks.Create(t.Context(), idverify.PhoneCheckParams{PhoneNumber: matchingNumber}))
-	}) {
-		if err != nil {
-			t.Error(err)
-		}
-	}
-
-	if n := countRequests(srv, "token.create"); n != 1 {
-		t.Errorf("%d token requests, want 1", n)
-	}
-}
-
-func TestClient_TokenLimitedToScope(t *testing.T) {
-	t.Parallel()
-	srv := sandboxfake.New(t)
-
-	token, err := srv.Client().Token(t.Context(), idverify.ScopeReachability)
-	if err != nil {
-		t.Fatal(err)
-	}
-
-	for path, want := range map[string]int{"/coverage/v0.1/device_ips/192.0.2.2": 200, "/phone_check/v0.1/checks": 403} {
-		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, srv.URL()+path, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		token.SetAuthHeader(r)
-		resp, err := srv.HTTPClient().Do(r)
-		if err != nil {
-			t.Fatal(err)
-		}
-		resp.Body.Close()
-		if resp.StatusCode != want {
-			t.Errorf("%s: status = %d, want %d", path, resp.StatusCode, want)
-		}
-	}
-}
-
-func TestClient_WrongCredentials(t *testing.T) {
-	t.Parallel()
-	srv := sandboxfake.New(t)
-	wrong, err := idverify.NewClient(srv.URL(), idverify.Credentials{ClientID: srv.Credentials().ClientID, ClientSecret: idverify.NewSecret("wrong")}, idverify.WithHTTPClient(srv.HTTPClient()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	workspace, err := idverify.NewClient(srv.URL(), srv.ConsoleCredentials(), idverify.WithHTTPClient(srv.HTTPClient()))
-	if err != nil {
-		t.Fatal(err)
-	}
-
-	_, wrongErr := wrong.PhoneChecks.Get(t.Context(), "a")
-	_, workspaceErr := workspace.PhoneChecks.Get(t.Context(), "a")
-
-	if e, ok := errors.AsType[*idverify.TokenError](wrongErr); !ok || e.Code != "invalid_client" || !errors.Is(wrongErr, idverify.ErrUnauthorized) {
-		t.Errorf("error with a wrong secret = %v, want invalid_client", wrongErr)
-	}
-	if e, ok := errors.AsType[*idverify.TokenError](workspaceErr); !ok || e.Code != "invalid_scope" || !errors.Is(workspaceErr, idverify.ErrForbidden) || !strings.Contains(workspaceErr.Error(), "NewConsole") {
-		t.Errorf("error with workspace credentials = %v, want invalid_scope and a mention of NewConsole", workspaceErr)
 	}
 }
 

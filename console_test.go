@@ -2,11 +2,9 @@ package idverify_test
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
-	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -143,13 +141,7 @@ func TestConsole_RequestBodies(t *testing.T) {
 
 			_ = tt.do(t.Context(), srv.console(t))
 
-			var got, want any
-			if err := errors.Join(json.Unmarshal(srv.calls()[0].body, &got), json.Unmarshal([]byte(tt.want), &want)); err != nil {
-				t.Fatal(err)
-			}
-			if !reflect.DeepEqual(got, want) {
-				t.Errorf("body = %s, want %s", srv.calls()[0].body, tt.want)
-			}
+			wantBody(t, srv.calls()[0], tt.want)
 		})
 	}
 }
@@ -242,30 +234,6 @@ func TestProjectCredentialsService_RotateErrors(t *testing.T) {
 	}
 }
 
-func TestConsole_RetriedDelete(t *testing.T) {
-	t.Parallel()
-	gone := respondWithProblem(404, "not_found", "no such project")
-	for _, tt := range []struct {
-		name      string
-		responses []http.HandlerFunc
-		want      error
-	}{
-		{"deleted", []http.HandlerFunc{respondWith(204, "")}, nil},
-		{"never existed", []http.HandlerFunc{gone}, idverify.ErrNotFound},
-		{"connection lost after the delete", []http.HandlerFunc{drop, gone}, nil},
-		{"502 after the delete", []http.HandlerFunc{respondWith(502, ""), gone}, nil},
-		{"rate limit before the delete", []http.HandlerFunc{respondWith(429, ""), gone}, idverify.ErrNotFound},
-	} {
-		srv := newService(t, respondInTurn(tt.responses...))
-
-		err := srv.console(t).Projects.Delete(t.Context(), "p")
-
-		if !errors.Is(err, tt.want) || tt.want == nil && err != nil {
-			t.Errorf("%s: error = %v, want %v", tt.name, err, tt.want)
-		}
-	}
-}
-
 func TestProjectCredentialsService_MissingSecret(t *testing.T) {
 	t.Parallel()
 	srv := newService(t, respondWith(200, `{"client_id":"a","created_at":"2026-01-02T03:04:05+0000"}`))
@@ -283,11 +251,7 @@ func TestProjectCredentialsService_MissingSecret(t *testing.T) {
 // console returns a Console for s with fast retries.
 func (s *service) console(t testing.TB) *idverify.Console {
 	t.Helper()
-	c, err := idverify.NewConsole(s.URL, credentials, idverify.WithHTTPClient(s.Client()), idverify.WithRetry(fastRetries))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return c
+	return must(idverify.NewConsole(s.URL, credentials, idverify.WithHTTPClient(s.Client()), idverify.WithRetry(fastRetries)))(t)
 }
 
 func TestConsole_FromSetupToPaidCheck(t *testing.T) {
@@ -421,38 +385,6 @@ func TestProjectCredentialsService_Rotate(t *testing.T) {
 	page, err := console.ProjectCredentials.List(ctx, project.ProjectID, idverify.ListOptions{})
 	if err != nil || len(page.Items) != 1 || page.Items[0].ClientID != fresh.ClientID || page.Items[0].ClientSecret.Reveal() != "" {
 		t.Errorf("credentials = %v, error = %v, want only the new ones without their secret", page, err)
-	}
-}
-
-func TestWorkspaceCredentialsService_ResetSecret(t *testing.T) {
-	t.Parallel()
-	srv := sandboxfake.New(t)
-	console, ctx := srv.Console(), t.Context()
-	workspace, err := console.Workspaces.Get(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
-	pair, err := console.WorkspaceCredentials.Create(ctx, workspace.Me.MemberID)
-	if err != nil {
-		t.Fatal(err)
-	}
-
-	reset, err := console.WorkspaceCredentials.ResetSecret(ctx, workspace.Me.MemberID, pair.ClientID)
-	if err != nil {
-		t.Fatal(err)
-	}
-
-	for name, tt := range map[string]struct {
-		credentials idverify.Credentials
-		want        error
-	}{"old": {pair.Credentials, idverify.ErrUnauthorized}, "new": {reset.Credentials, nil}} {
-		c, err := idverify.NewConsole(srv.URL(), tt.credentials, idverify.WithHTTPClient(srv.HTTPClient()))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := c.Workspaces.Get(ctx); !errors.Is(err, tt.want) || tt.want == nil && err != nil {
-			t.Errorf("get with the %s secret: error = %v, want %v", name, err, tt.want)
-		}
 	}
 }
 

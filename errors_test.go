@@ -20,6 +20,7 @@ import (
 
 	idverify "github.com/idverify/idverify-go"
 	"github.com/idverify/idverify-go/internal/synctest"
+	"github.com/idverify/idverify-go/internal/tooltest"
 )
 
 func TestError_CreateText(t *testing.T) {
@@ -46,6 +47,12 @@ func TestError_CreateText(t *testing.T) {
 			`idverify: create PhoneCheck: 400 Bad Request: body begins "{\"message\":\"no\"}"`},
 		{"redirect", redirect,
 			"idverify: create PhoneCheck: 302 Found: outcome unknown: empty body; the check may exist and may have been charged (call FindByReferenceID; do not create the check again automatically; redirects are not followed: check the base URL)"},
+		{"redirect to an invalid location", func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Location", "/%zz?access_token=token-1&secret=s3cret-of-client-1")
+			redirect(w, r)
+		}, "idverify: create PhoneCheck: 302 Found: outcome unknown: empty body; the check may exist and may have been charged (call FindByReferenceID; do not create the check again automatically; redirects are not followed: check the base URL)"},
+		{"rate limit", withRequestID("req-7", withRetryAfter("3600", respondWithProblem(429, "too_many_requests", "slow down"))),
+			"idverify: create PhoneCheck: 429 too_many_requests: slow down (retry after 1h0m0s) [request req-7, 1 attempt]"},
 		{"unavailable", withRetryAfter("30", respondWithProblem(503, "", "overloaded")),
 			"idverify: create PhoneCheck: 503 Service Unavailable: outcome unknown: overloaded; the check may exist and may have been charged (call FindByReferenceID; do not create the check again automatically; the service requests a delay of 30s)"},
 		{"unavailable for days", withRetryAfter("172800", respondWithProblem(503, "", "overloaded")),
@@ -135,58 +142,6 @@ func withRequestID(requestID string, respond http.HandlerFunc) http.HandlerFunc 
 	}
 }
 
-func TestError_RateLimit(t *testing.T) {
-	t.Parallel()
-	for _, tt := range []struct {
-		reset string
-		want  func(now, reset time.Time) bool
-	}{
-		{"1767323045", func(_, reset time.Time) bool { return reset.Equal(time.Unix(1767323045, 0)) }},
-		{"30", func(now, reset time.Time) bool { return reset.Sub(now).Round(10*time.Second) == 30*time.Second }},
-		{"", func(_, reset time.Time) bool { return reset.IsZero() }},
-		{"-1", func(_, reset time.Time) bool { return reset.IsZero() }},
-	} {
-		srv := newService(t, func(w http.ResponseWriter, r *http.Request) {
-			w.Header().Set("Retry-After", "3600")
-			w.Header().Set("X-RateLimit-Limit", "10")
-			w.Header().Set("X-RateLimit-Remaining", "0")
-			w.Header().Set("X-RateLimit-Reset", tt.reset)
-			w.Header().Set("X-Request-Id", "req-7")
-			respondWithProblem(429, "too_many_requests", "slow down")(w, r)
-		})
-
-		_, err := srv.client(t).PhoneChecks.Create(t.Context(), createParams)
-
-		e, ok := errors.AsType[*idverify.Error](err)
-		if !ok || e.RetryAfter != time.Hour || e.RequestID != "req-7" || e.RateLimit == nil || e.RateLimit.Limit != 10 || e.RateLimit.Remaining != 0 {
-			t.Fatalf("error = %#v, want an *Error with RetryAfter, RequestID and RateLimit", err)
-		}
-		if !tt.want(time.Now(), e.RateLimit.Reset) {
-			t.Errorf("X-RateLimit-Reset %q: Reset = %v, want another time", tt.reset, e.RateLimit.Reset)
-		}
-		if want := "idverify: create PhoneCheck: 429 too_many_requests: slow down (retry after 1h0m0s) [request req-7, 1 attempt]"; err.Error() != want {
-			t.Errorf("error\n%v\nwant\n%s", err, want)
-		}
-		if n := len(srv.calls()); n != 1 {
-			t.Errorf("%d attempts, want 1: an hour is longer than MaxWait", n)
-		}
-	}
-}
-
-func TestError_InvalidLocation(t *testing.T) {
-	t.Parallel()
-	srv := newService(t, func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Location", "/%zz?access_token=token-1&secret=s3cret-of-client-1")
-		w.WriteHeader(http.StatusFound)
-	})
-
-	_, err := srv.client(t).PhoneChecks.Create(t.Context(), idverify.PhoneCheckParams{PhoneNumber: testNumber})
-
-	if e, ok := errors.AsType[*idverify.Error](err); !ok || e.Status != http.StatusFound || strings.Contains(err.Error(), "token-1") {
-		t.Errorf("error = %v, want status 302 without the Location", err)
-	}
-}
-
 func TestPhoneCheckService_WaitNotFoundWithoutProblem(t *testing.T) {
 	t.Parallel()
 	srv := newService(t, respondWith(404, "<html>no such page"))
@@ -200,7 +155,7 @@ func TestPhoneCheckService_WaitNotFoundWithoutProblem(t *testing.T) {
 
 func TestClient_LogsNothingByDefault(t *testing.T) {
 	// This test is not parallel: it changes the default logger of the process.
-	logs := new(syncBuffer)
+	logs := new(tooltest.Buffer)
 	before := slog.Default()
 	slog.SetDefault(slog.New(slog.NewTextHandler(logs, &slog.HandlerOptions{Level: slog.LevelDebug})))
 	t.Cleanup(func() { slog.SetDefault(before) })
@@ -251,6 +206,8 @@ func TestError_ConstructedByCaller(t *testing.T) {
 			"idverify: create PhoneCheck: 201 Created: unusable response: invalid JSON"},
 		{&idverify.TokenError{Status: 400, Code: "invalid_request", Scope: "coverage"},
 			`idverify: get token for scope "coverage": 400 invalid_request (check for a proxy that changes requests)`},
+		{&idverify.NoResultError{Operation: "phone_check.get", Status: idverify.StatusPending}, "idverify: get PhoneCheck: check is still PENDING after its TTL"},
+		{&idverify.NoResultError{Operation: "phone_check.get", Status: idverify.StatusError, ErrorCode: "mno_down"}, "idverify: get PhoneCheck: check ended as ERROR: mno_down"},
 	} {
 		if got := tt.err.Error(); got != tt.want {
 			t.Errorf("error\n%s\nwant\n%s", got, tt.want)
@@ -567,19 +524,14 @@ func TestClient_TransportErrorText(t *testing.T) {
 		for _, at := range []string{"operation", "token"} {
 			t.Run(tt.name+"/"+at, func(t *testing.T) {
 				t.Parallel()
-				c, err := idverify.NewClient("https://idverify.sandbox.test", credentials, withoutRetries, idverify.WithHTTPClient(&http.Client{
-					Transport: roundTripperFunc(func(r *http.Request) (*http.Response, error) {
-						if r.URL.Path == tokenPath && at == "operation" {
-							return response(200, []byte(`{"access_token":"token-1"}`)), nil
-						}
-						return nil, tt.err
-					}),
-				}))
-				if err != nil {
-					t.Fatal(err)
-				}
+				c := clientOver(t, roundTripperFunc(func(r *http.Request) (*http.Response, error) {
+					if r.URL.Path == tokenPath && at == "operation" {
+						return issuedToken(), nil
+					}
+					return nil, tt.err
+				}), withoutRetries)
 
-				_, err = c.PhoneChecks.Get(t.Context(), "a")
+				_, err := c.PhoneChecks.Get(t.Context(), "a")
 
 				want := map[string]string{"operation": "idverify: get PhoneCheck: ", "token": `idverify: get token for scope "phone_check": `}[at] + tt.want
 				if err == nil || err.Error() != want || !errors.Is(err, tt.err) {
@@ -726,6 +678,7 @@ func TestClient_TokenFetchPanic(t *testing.T) {
 		{"panic", func() { panic("no s3cret-of-client-1 for 447700900000 at 192.0.2.7") }, "a value of type string"},
 		{"error", func() { panic(errors.New("Basic Y2xpZW50LTE6czNjcmV0LW9mLWNsaWVudC0x")) }, "a value of type *errors.errorString"},
 		{"runtime error", func() { var list []int; _ = list[len(list)] }, "index out of range"},
+		{"nil pointer", func() { var f *roundTripperFunc; _, _ = f.RoundTrip(nil) }, "panic in github.com/idverify/idverify-go_test.TestClient_TokenFetchPanic.func4: runtime error: invalid memory address"},
 		{"nil", func() { panic(nil) }, "nil"},
 		{"value", func() { panic(struct{ secret string }{"s3cret-of-client-1"}) }, "a value of type struct"},
 		{"error with failing Error method", func() { panic(failingError{}) }, "a value of type idverify_test.failingError"},
@@ -743,7 +696,7 @@ func TestClient_TokenFetchPanic(t *testing.T) {
 							tt.end()
 						}
 					}
-					e := newMemoryService()
+					e := new(memoryService)
 					transport := roundTripperFunc(func(r *http.Request) (*http.Response, error) {
 						if r.URL.Path == tokenPath {
 							time.Sleep(time.Second) // until every caller is waiting
@@ -756,7 +709,7 @@ func TestClient_TokenFetchPanic(t *testing.T) {
 						return resp, err
 					})
 					const callers = 20
-					opts := []idverify.Option{idverify.WithHTTPClient(&http.Client{Transport: transport})}
+					var opts []idverify.Option
 					if place == "clock" {
 						opts = append(opts, idverify.WithClock(func() time.Time {
 							if calls.Add(1) == 2 { // the second call is part of the fetch
@@ -768,10 +721,7 @@ func TestClient_TokenFetchPanic(t *testing.T) {
 					if place == "logger" {
 						opts = append(opts, idverify.WithLogger(slog.New(failingHandler{func() { fail("logger") }})))
 					}
-					c, err := idverify.NewClient("https://idverify.sandbox.test", credentials, opts...)
-					if err != nil {
-						t.Fatal(err)
-					}
+					c := clientOver(t, transport, opts...)
 
 					errs := make(chan error, callers)
 					for range callers {
@@ -806,44 +756,23 @@ func TestClient_TokenFetchPanic(t *testing.T) {
 	}
 }
 
-func TestClient_TokenFetchPanicText(t *testing.T) {
+// A failed refresh pauses. The token is still valid.
+func TestClient_PausesAfterFailedRefresh(t *testing.T) {
 	t.Parallel()
-	c, err := idverify.NewClient("https://idverify.sandbox.test", credentials, idverify.WithHTTPClient(&http.Client{Transport: brokenTransport{}}))
-	if err != nil {
-		t.Fatal(err)
-	}
-
-	_, err = c.Token(t.Context(), idverify.ScopeReachability)
-
-	if err == nil || !strings.Contains(err.Error(), "panic in github.com/idverify/idverify-go_test.brokenTransport.RoundTrip: runtime error: ") {
-		t.Errorf("error = %v, want the name of the function that panicked", err)
-	}
-}
-
-type brokenTransport struct{ tripper *roundTripperFunc }
-
-func (b brokenTransport) RoundTrip(r *http.Request) (*http.Response, error) {
-	return (*b.tripper)(r)
-}
-
-func TestClient_TokenRefreshPanic(t *testing.T) {
-	t.Parallel()
-	for name, end := range map[string]func(){"panic": func() { panic("a bug") }, "Goexit": runtime.Goexit} {
+	for name, end := range map[string]func(){"status 503": func() {}, "panic": func() { panic("a bug") }, "Goexit": runtime.Goexit} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				e := newMemoryService()
+				e := new(memoryService)
 				failing := false
 				fetches := 0
-				c, err := idverify.NewClient("https://idverify.sandbox.test", credentials, idverify.WithHTTPClient(&http.Client{Transport: roundTripperFunc(func(r *http.Request) (*http.Response, error) {
+				c := clientOver(t, roundTripperFunc(func(r *http.Request) (*http.Response, error) {
 					if fetches++; failing {
 						end()
+						return response(503, nil), nil
 					}
 					return e.RoundTrip(r)
-				})}))
-				if err != nil {
-					t.Fatal(err)
-				}
+				}))
 				tokenFor(t, c, idverify.ScopeReachability)
 				time.Sleep(59*time.Minute + time.Second) // the refresh is due
 				failing = true
@@ -883,10 +812,10 @@ func TestClient_PanicOnCallerGoroutine(t *testing.T) {
 			})})}
 		},
 		"cookie jar": func(fail func()) []idverify.Option {
-			return []idverify.Option{idverify.WithHTTPClient(&http.Client{Jar: failingJar{jar, fail}, Transport: newMemoryService()})}
+			return []idverify.Option{idverify.WithHTTPClient(&http.Client{Jar: failingJar{jar, fail}, Transport: new(memoryService)})}
 		},
 		"clock": func(fail func()) []idverify.Option {
-			return []idverify.Option{idverify.WithHTTPClient(&http.Client{Transport: newMemoryService()}), idverify.WithClock(func() time.Time { fail(); return time.Now() })}
+			return []idverify.Option{idverify.WithHTTPClient(&http.Client{Transport: new(memoryService)}), idverify.WithClock(func() time.Time { fail(); return time.Now() })}
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -897,10 +826,7 @@ func TestClient_PanicOnCallerGoroutine(t *testing.T) {
 					panic("a bug of the caller")
 				}
 			}
-			c, err := idverify.NewClient("https://idverify.sandbox.test", credentials, opt(fail)...)
-			if err != nil {
-				t.Fatal(err)
-			}
+			c := clientOver(t, nil, opt(fail)...)
 
 			got := func() (p any) {
 				defer func() { p = recover() }()

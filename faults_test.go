@@ -48,6 +48,7 @@ var faultRows = []struct {
 	{"503", status(503), "ok after 2", "503 after 1", ""},
 	{"503 for 3 s", sandboxfake.Fault{Status: 503, RetryAfter: 3 * time.Second}, "ok after 2", "503 after 1", ""},
 	{"504", status(504), "ok after 2", "504 after 1", ""},
+	{"505", status(505), "505 after 1", "505 after 1", ""},
 	{"redirect", status(302), "302 after 1", "302 after 1", ""}, // not followed
 	{"lost after the request", sandboxfake.Fault{Drop: true}, "ok after 2", "lost after 1", ""},
 	{"truncated response", sandboxfake.Fault{Truncate: true}, "ok after 2", "lost after 1", "ok after 1"},
@@ -148,7 +149,9 @@ var productOperations = []matrixOperation{
 	{wire.CreateSIMCheck, nil, func(ctx context.Context, s *matrixTest) error {
 		return errorOf(s.client.SIMChecks.Create(ctx, idverify.SIMCheckParams{PhoneNumber: matchingNumber}))
 	}},
-	{wire.GetSIMCheck, newSIMCheck, func(ctx context.Context, s *matrixTest) error { return errorOf(s.client.SIMChecks.Get(ctx, s.id("check_id"))) }},
+	{wire.GetSIMCheck, newSIMCheck, func(ctx context.Context, s *matrixTest) error {
+		return errorOf(s.client.SIMChecks.Get(ctx, s.id("check_id")))
+	}},
 	{wire.ListSIMChecks, newSIMCheck, func(ctx context.Context, s *matrixTest) error {
 		return errorOf(s.client.SIMChecks.List(ctx, idverify.ListOptions{}))
 	}},
@@ -163,7 +166,7 @@ var productOperations = []matrixOperation{
 	}},
 }
 
-// TestClient_FaultMatrix tests each operation with 23 faults of its own, 17 faults of its token
+// TestClient_FaultMatrix tests each operation with 24 faults of its own, 17 faults of its token
 // request, failed connections, and a caller's deadline. The service must never process a POST or
 // PATCH twice.
 func TestClient_FaultMatrix(t *testing.T) {
@@ -216,7 +219,7 @@ func (s *matrixTest) check(m matrixOperation, name string, target wire.Operation
 		s.id = m.prepare(s).get
 	}
 	if s.failDial > 0 {
-		h.Transport = failDialNumber(h.Transport.(*http.Transport), s.failDial)
+		h.Transport = failDials(h.Transport.(*http.Transport), func(n int) bool { return n == s.failDial })
 	}
 	s.connect(h)
 	before := s.srv.DroppedRequests() + len(s.srv.Requests())
@@ -265,13 +268,14 @@ func (s *matrixTest) connect(h *http.Client) {
 	s.console = s.srv.Console(idverify.WithHTTPClient(h))
 }
 
-// failDialNumber returns a transport that opens a connection per request and fails to open the nth.
-func failDialNumber(t *http.Transport, n int) *http.Transport {
+// failDials returns a transport that opens a connection per request and fails to open the nth if
+// fails(n).
+func failDials(t *http.Transport, fails func(n int) bool) *http.Transport {
 	t = t.Clone()
 	t.DisableKeepAlives = true
 	dial, dials := t.DialContext, 0
 	t.DialContext = func(ctx context.Context, network, address string) (net.Conn, error) {
-		if dials++; dials == n {
+		if dials++; fails(dials) {
 			return nil, errors.New("connection refused")
 		}
 		return dial(ctx, network, address)
@@ -378,11 +382,15 @@ var consoleOperations = []matrixOperation{
 	{wire.ListProjects, nil, func(ctx context.Context, s *matrixTest) error {
 		return errorOf(s.console.Projects.List(ctx, idverify.ListOptions{}))
 	}},
-	{wire.GetProject, newProject, func(ctx context.Context, s *matrixTest) error { return errorOf(s.console.Projects.Get(ctx, s.id("project_id"))) }},
+	{wire.GetProject, newProject, func(ctx context.Context, s *matrixTest) error {
+		return errorOf(s.console.Projects.Get(ctx, s.id("project_id")))
+	}},
 	{wire.UpdateProject, newProject, func(ctx context.Context, s *matrixTest) error {
 		return errorOf(s.console.Projects.Update(ctx, s.id("project_id"), idverify.ProjectUpdate{Mode: new(idverify.ModeSandbox)}))
 	}},
-	{wire.DeleteProject, newProject, func(ctx context.Context, s *matrixTest) error { return s.console.Projects.Delete(ctx, s.id("project_id")) }},
+	{wire.DeleteProject, newProject, func(ctx context.Context, s *matrixTest) error {
+		return s.console.Projects.Delete(ctx, s.id("project_id"))
+	}},
 
 	{wire.CreateProjectCredentials, newProject, func(ctx context.Context, s *matrixTest) error {
 		return errorOf(s.console.ProjectCredentials.Create(ctx, s.id("project_id")))
@@ -409,7 +417,9 @@ var consoleOperations = []matrixOperation{
 	{wire.ListMembers, nil, func(ctx context.Context, s *matrixTest) error {
 		return errorOf(s.console.Members.List(ctx, idverify.ListOptions{}))
 	}},
-	{wire.GetMember, newMember, func(ctx context.Context, s *matrixTest) error { return errorOf(s.console.Members.Get(ctx, s.id("member_id"))) }},
+	{wire.GetMember, newMember, func(ctx context.Context, s *matrixTest) error {
+		return errorOf(s.console.Members.Get(ctx, s.id("member_id")))
+	}},
 
 	{wire.CreateInvitation, newName, func(ctx context.Context, s *matrixTest) error {
 		return errorOf(s.console.Invitations.Create(ctx, idverify.InvitationParams{Name: s.id("name"), Role: idverify.RoleViewer}))
@@ -650,15 +660,7 @@ func (o *outcomeTest) newTransport() *http.Transport {
 }
 
 func (o *outcomeTest) refuseConnections() http.RoundTripper {
-	transport, dials := o.newTransport(), 0
-	dial := transport.DialContext
-	transport.DialContext = func(ctx context.Context, network, address string) (net.Conn, error) {
-		if dials++; dials > 1 {
-			return nil, errors.New("connection refused")
-		}
-		return dial(ctx, network, address)
-	}
-	return transport
+	return failDials(o.newTransport(), func(n int) bool { return n > 1 })
 }
 
 func (o *outcomeTest) failHandshakes() http.RoundTripper {

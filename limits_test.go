@@ -231,8 +231,15 @@ func TestClient_HostileRedirects(t *testing.T) {
 				tokenErr := toToken.get(t.Context(), t)
 				_, keyErr := keys.PublicKey(t.Context(), "key-1")
 
-				if getErr == nil || createErr == nil || tokenErr == nil || !errors.Is(keyErr, signature.ErrKeySource) {
-					t.Errorf("errors: get = %v, create = %v, token = %v, key = %v, want all", getErr, createErr, tokenErr, keyErr)
+				want := fmt.Sprintf("%[1]d, %[1]d, token %[1]d", status)
+				if location == "\x00" {
+					want = "lost, lost, lost" // net/http rejects the header
+				}
+				if got := classify(getErr) + ", " + classify(createErr) + ", " + classify(tokenErr); got != want || !errors.Is(keyErr, signature.ErrKeySource) {
+					t.Errorf("errors of get, create, token = %s, of the key = %v, want %s and ErrKeySource", got, keyErr, want)
+				}
+				if text := fmt.Sprint(getErr, createErr, tokenErr, keyErr); strings.Contains(text, "sandbox.test") {
+					t.Errorf("errors = %q, want them without the location", text)
 				}
 				most := int32(0)
 				if location == "/again" {

@@ -347,47 +347,28 @@ func TestWithObserver_OperationNames(t *testing.T) {
 	}
 }
 
-// A function that is called at the end of a token request must not delay the callers.
+// A function that is called at the end of a token request can use the client, and must not delay
+// the callers.
 func TestWithObserver_BlockedEnd(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		release := make(chan struct{})
-		c := newTransportClient(t, func(*http.Request) (*http.Response, error) {
-			return response(200, fixture(t, "phone_check.json")), nil
-		}, observing(func(string) {}, func(operation string) {
-			if operation == "token.create" {
-				<-release
-			}
-		}))
-
-		_, err := c.PhoneChecks.Get(t.Context(), phoneCheckID)
-		took := time.Since(bubbleStart)
-		close(release)
-
-		if err != nil || took > 0 {
-			t.Errorf("error = %v after %v, want nil at once", err, took)
-		}
-	})
-}
-
-// An observer of token requests can use the client.
-func TestWithObserver_Reentrant(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+		release, inner := make(chan struct{}), make(chan error, 1)
 		var c *idverify.Client
-		inner := make(chan error, 1)
 		c = newTransportClient(t, func(*http.Request) (*http.Response, error) {
 			return response(200, fixture(t, "phone_check.json")), nil
 		}, observing(func(string) {}, func(operation string) {
 			if operation == "token.create" {
 				inner <- errorOf(c.PhoneChecks.Get(context.Background(), phoneCheckID))
+				<-release
 			}
 		}))
 
 		_, err := c.PhoneChecks.Get(t.Context(), phoneCheckID)
 		innerErr := <-inner
+		took := time.Since(bubbleStart)
+		close(release)
 
-		if took := time.Since(bubbleStart); err != nil || innerErr != nil || took > 0 {
+		if err != nil || innerErr != nil || took > 0 {
 			t.Errorf("errors = %v and %v after %v, want nil at once", err, innerErr, took)
 		}
 	})
@@ -398,15 +379,14 @@ func TestWithLogger_Blocked(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		release, failing := make(chan struct{}), false
-		e := newMemoryService()
+		e := new(memoryService)
 		handler := warnHandler{slog.DiscardHandler, func() { <-release }}
-		c := must(idverify.NewClient("https://idverify.sandbox.test", credentials, idverify.WithLogger(slog.New(handler)),
-			idverify.WithHTTPClient(&http.Client{Transport: roundTripperFunc(func(r *http.Request) (*http.Response, error) {
-				if failing {
-					return response(401, nil), nil
-				}
-				return e.RoundTrip(r)
-			})})))(t)
+		c := clientOver(t, roundTripperFunc(func(r *http.Request) (*http.Response, error) {
+			if failing {
+				return response(401, nil), nil
+			}
+			return e.RoundTrip(r)
+		}), idverify.WithLogger(slog.New(handler)))
 		tokenFor(t, c, idverify.ScopeReachability)
 		time.Sleep(59*time.Minute + time.Second) // the renewal is due
 		failing = true
@@ -451,16 +431,14 @@ func TestClient_TokenWaitIsBounded(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				release := make(chan struct{})
 				defer close(release)
-				c := newTransportClient(t, nil, idverify.WithRetry(idverify.RetryPolicy{MaxAttempts: 1, AttemptTimeout: 10 * time.Second}),
-					idverify.WithHTTPClient(&http.Client{Transport: roundTripperFunc(func(*http.Request) (*http.Response, error) {
-						<-release // ignores the context
-						return nil, errors.New("released")
-					})}),
-					observing(func(operation string) {
-						if operation == "token.create" && place != "transport" {
-							<-release
-						}
-					}, func(string) {}))
+				c := clientOver(t, roundTripperFunc(func(*http.Request) (*http.Response, error) {
+					<-release // ignores the context
+					return nil, errors.New("released")
+				}), idverify.WithRetry(idverify.RetryPolicy{MaxAttempts: 1, AttemptTimeout: 10 * time.Second}), observing(func(operation string) {
+					if operation == "token.create" && place != "transport" {
+						<-release
+					}
+				}, func(string) {}))
 
 				_, err := c.PhoneChecks.Create(t.Context(), createParams)
 
@@ -699,7 +677,7 @@ func TestWithObserver_TokenOutlivesCaller(t *testing.T) {
 				return issuedToken(), nil
 			}
 		})
-		c := must(idverify.NewClient("https://idverify.sandbox.test", credentials, idverify.WithHTTPClient(&http.Client{Transport: transport}), withSpan(""), log.option()))(t)
+		c := clientOver(t, transport, withSpan(""), log.option())
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 
@@ -834,8 +812,8 @@ func TestWithObserver_PanicInTokenRequest(t *testing.T) {
 					ifToken("transport")("token.create")
 					return issuedToken(), nil
 				})
-				c := must(idverify.NewClient("https://idverify.sandbox.test", credentials, withoutRetries, idverify.WithHTTPClient(&http.Client{Transport: transport}),
-					log.option(), observing(ifToken("start of an observer"), ifToken("end of an observer"))))(t)
+				c := clientOver(t, transport, withoutRetries,
+					log.option(), observing(ifToken("start of an observer"), ifToken("end of an observer")))
 
 				_, err := c.Token(t.Context(), idverify.ScopeReachability)
 

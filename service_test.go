@@ -103,11 +103,7 @@ var credentials = idverify.Credentials{ClientID: "client-1", ClientSecret: idver
 func (s *service) client(t testing.TB, opts ...idverify.Option) *idverify.Client {
 	t.Helper()
 	opts = append([]idverify.Option{idverify.WithHTTPClient(s.Client()), idverify.WithRetry(fastRetries)}, opts...)
-	c, err := idverify.NewClient(s.URL, credentials, opts...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return c
+	return must(idverify.NewClient(s.URL, credentials, opts...))(t)
 }
 
 // fastRetries permits four attempts with waits of at most a microsecond.
@@ -171,12 +167,14 @@ var createParams = idverify.PhoneCheckParams{PhoneNumber: testNumber}
 // newTransportClient returns a Client whose transport is respond, except for token requests.
 func newTransportClient(t testing.TB, respond func(*http.Request) (*http.Response, error), opts ...idverify.Option) *idverify.Client {
 	t.Helper()
-	opts = append([]idverify.Option{idverify.WithHTTPClient(&http.Client{Transport: tokenTransport(respond)}), idverify.WithRetry(fastRetries)}, opts...)
-	c, err := idverify.NewClient("https://idverify.sandbox.test", credentials, opts...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return c
+	return clientOver(t, tokenTransport(respond), append([]idverify.Option{idverify.WithRetry(fastRetries)}, opts...)...)
+}
+
+// clientOver returns a Client with a transport, and otherwise the default options.
+func clientOver(t testing.TB, transport http.RoundTripper, opts ...idverify.Option) *idverify.Client {
+	t.Helper()
+	opts = append([]idverify.Option{idverify.WithHTTPClient(&http.Client{Transport: transport})}, opts...)
+	return must(idverify.NewClient("https://idverify.sandbox.test", credentials, opts...))(t)
 }
 
 // response returns a response with status and body.
@@ -198,19 +196,6 @@ func (f tokenTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 type roundTripperFunc func(*http.Request) (*http.Response, error)
 
 func (f roundTripperFunc) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
-
-// newTokenClient returns a client that makes one attempt. Its transport returns respond() for every
-// request.
-func newTokenClient(t testing.TB, respond func() *http.Response) *idverify.Client {
-	t.Helper()
-	c, err := idverify.NewClient("https://idverify.sandbox.test", credentials, withoutRetries, idverify.WithHTTPClient(&http.Client{
-		Transport: roundTripperFunc(func(*http.Request) (*http.Response, error) { return respond(), nil }),
-	}))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return c
-}
 
 func TestClient_ResponseWithoutBody(t *testing.T) {
 	t.Parallel()
@@ -235,8 +220,6 @@ type memoryService struct {
 	delay   time.Duration // of token requests after the first
 	revoked string        // tokens that the service rejects
 }
-
-func newMemoryService() *memoryService { return new(memoryService) }
 
 func (s *memoryService) count() int {
 	s.mu.Lock()
@@ -265,21 +248,6 @@ func (s *memoryService) RoundTrip(r *http.Request) (*http.Response, error) {
 		return response(503, nil), nil
 	}
 	return response(200, fmt.Appendf(nil, `{"access_token":"token-%d","expires_in":3600}`, n)), nil
-}
-
-func (s *memoryService) client(t testing.TB) *idverify.Client {
-	t.Helper()
-	return roundTripperFunc(s.RoundTrip).client(t)
-}
-
-// client returns a client that sends its requests to f.
-func (f roundTripperFunc) client(t testing.TB) *idverify.Client {
-	t.Helper()
-	c, err := idverify.NewClient("https://idverify.sandbox.test", credentials, idverify.WithHTTPClient(&http.Client{Transport: f}), idverify.WithRetry(fastRetries))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return c
 }
 
 // revoke sets the tokens that the service rejects. Requests may be in flight.

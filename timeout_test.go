@@ -182,8 +182,7 @@ func TestRetryPolicy_AttemptTimeoutAfter401(t *testing.T) {
 					}
 					return respond(r, tt.request, 200, "")
 				})
-				c := newTransportClient(t, nil, idverify.WithHTTPClient(&http.Client{Transport: transport}),
-					idverify.WithRetry(idverify.RetryPolicy{MaxAttempts: 1, AttemptTimeout: 5 * time.Second}))
+				c := clientOver(t, transport, idverify.WithRetry(idverify.RetryPolicy{MaxAttempts: 1, AttemptTimeout: 5 * time.Second}))
 				start := time.Now()
 
 				_, err := c.PhoneChecks.Get(t.Context(), "a")
@@ -297,7 +296,7 @@ func (s *simulation) run(t *testing.T, p idverify.RetryPolicy) {
 	}
 	var callers sync.WaitGroup
 	for range simReplicas {
-		c := newTransportClient(t, nil, idverify.WithHTTPClient(&http.Client{Transport: s}), idverify.WithRetry(p))
+		c := clientOver(t, s, idverify.WithRetry(p))
 		for i := range simCallers / simReplicas {
 			callers.Go(func() {
 				time.Sleep(time.Duration(i) * time.Second * simReplicas / simCallers)

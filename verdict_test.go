@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -31,18 +32,9 @@ func TestVerdict_ByStatusAndValue(t *testing.T) {
 		for _, match := range values {
 			for _, noSIMChange := range values {
 				body = checkBody(t, status, match, noSIMChange)
-				phone, err := c.PhoneChecks.Get(t.Context(), phoneCheckID)
-				if err != nil {
-					t.Fatal(err)
-				}
-				sim, err := c.SIMChecks.Get(t.Context(), phoneCheckID)
-				if err != nil {
-					t.Fatal(err)
-				}
-				subscriber, err := c.SubscriberChecks.Get(t.Context(), phoneCheckID)
-				if err != nil {
-					t.Fatal(err)
-				}
+				phone := must(c.PhoneChecks.Get(t.Context(), phoneCheckID))(t)
+				sim := must(c.SIMChecks.Get(t.Context(), phoneCheckID))(t)
+				subscriber := must(c.SubscriberChecks.Get(t.Context(), phoneCheckID))(t)
 				callback := parseVerdicts(t, "subscriber_check", body)
 
 				wantMatch, wantSIM := wantVerdict(status, match), wantVerdict(status, noSIMChange)
@@ -195,10 +187,7 @@ func TestVerdict_SandboxOutcomes(t *testing.T) {
 				t.Parallel()
 				s, number := newVerdictShop(t), "4477009001"+ending
 
-				sim, err := s.client.SIMChecks.Create(t.Context(), idverify.SIMCheckParams{PhoneNumber: number})
-				if err != nil {
-					t.Fatal(err)
-				}
+				sim := must(s.client.SIMChecks.Create(t.Context(), idverify.SIMCheckParams{PhoneNumber: number}))(t)
 				phone := s.openPhoneCheck(t, number)
 				subscriber := s.openSubscriberCheck(t, number)
 
@@ -276,38 +265,35 @@ func (s *verdictShop) next(t *testing.T) *idverify.Callback {
 
 func (s *verdictShop) openPhoneCheck(t *testing.T, number string) *idverify.Callback {
 	t.Helper()
-	check, err := s.client.PhoneChecks.Create(t.Context(), idverify.PhoneCheckParams{PhoneNumber: number, CallbackURL: s.callbackURL})
-	if err != nil {
-		t.Fatal(err)
+	check := must(s.client.PhoneChecks.Create(t.Context(), idverify.PhoneCheckParams{PhoneNumber: number, ReferenceID: "r", CallbackURL: s.callbackURL}))(t)
+	must(s.srv.Device().Open(t.Context(), check.CheckURL))(t)
+	c := s.next(t)
+	if c.CheckID != check.CheckID || c.Product != idverify.ProductPhoneCheck || c.ReferenceID != "r" || !c.CreatedAt.Equal(check.CreatedAt) {
+		t.Errorf("callback = %+v, want that of check %+v", c, check)
 	}
-	if _, err := s.srv.Device().Open(t.Context(), check.CheckURL); err != nil {
-		t.Fatal(err)
-	}
-	return s.next(t)
+	return c
 }
 
 func (s *verdictShop) openSubscriberCheck(t *testing.T, number string) *idverify.Callback {
 	t.Helper()
-	check, err := s.client.SubscriberChecks.Create(t.Context(), idverify.SubscriberCheckParams{PhoneNumber: number, CallbackURL: s.callbackURL})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := s.srv.Device().Open(t.Context(), check.CheckURL); err != nil {
-		t.Fatal(err)
-	}
+	check := must(s.client.SubscriberChecks.Create(t.Context(), idverify.SubscriberCheckParams{PhoneNumber: number, CallbackURL: s.callbackURL}))(t)
+	must(s.srv.Device().Open(t.Context(), check.CheckURL))(t)
 	return s.next(t)
 }
 
-// compareRead checks that COMPLETED checks have the same verdicts when they are read as in their
+// compareRead checks that COMPLETED checks have the same results when they are read as in their
 // callbacks.
 func (s *verdictShop) compareRead(t *testing.T, phone, subscriber *idverify.Callback) {
 	t.Helper()
-	if phone.Status != idverify.StatusCompleted {
-		return // neither check is stored
-	}
 	p, err := s.client.PhoneChecks.Get(t.Context(), phone.CheckID)
-	if err != nil || p.Match != phone.Match {
-		t.Errorf("PhoneCheck: Match = %s, error = %v, want %s as in the callback", p.Match, err, phone.Match)
+	if phone.Status == idverify.StatusError {
+		if !errors.Is(err, idverify.ErrNotFound) {
+			t.Errorf("PhoneCheck in ERROR = %+v, error = %v, want ErrNotFound", p, err)
+		}
+		return
+	}
+	if err != nil || p.Status != phone.Status || p.Match != phone.Match || p.NetworkID != phone.NetworkID {
+		t.Errorf("PhoneCheck = %+v, error = %v, want the result of the callback %+v", p, err, phone)
 	}
 	c, err := s.client.SubscriberChecks.Get(t.Context(), subscriber.CheckID)
 	if err != nil || c.Match != subscriber.Match || c.NoSIMChange != subscriber.NoSIMChange {

@@ -1,12 +1,15 @@
-// Package tooltest finds programs that some tests run, and the race detector.
+// Package tooltest contains helpers of several packages' tests. It finds the programs that some of
+// them run, and the race detector.
 package tooltest
 
 import (
+	"bytes"
 	"os"
 	"os/exec"
 	"runtime/debug"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 )
 
@@ -62,4 +65,24 @@ func ReadQRCode(t testing.TB, image string) string {
 		t.Fatalf("zbarimg: %v: %s", err, text)
 	}
 	return strings.TrimSuffix(string(text), "\n")
+}
+
+// Buffer is a bytes.Buffer that is safe for concurrent use, such as by a logger.
+type Buffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+// Write implements io.Writer.
+func (b *Buffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.Write(p)
+}
+
+// String returns what was written.
+func (b *Buffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.String()
 }
