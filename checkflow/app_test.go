@@ -9,11 +9,11 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/idverify/idverify-go"
 	"github.com/idverify/idverify-go/checkflow"
+	"github.com/idverify/idverify-go/internal/tooltest"
 	"github.com/idverify/idverify-go/sandboxfake"
 )
 
@@ -28,7 +28,7 @@ type backend struct {
 
 func newBackend(t *testing.T, edit ...func(*checkflow.Config)) *backend {
 	t.Helper()
-	service := sandboxfake.New(t, sandboxfake.WithInMemory(), sandboxfake.WithFrozenClock(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)))
+	service := newService(t)
 	config := checkflow.Config{
 		Client: service.Client(idverify.WithRetry(idverify.RetryPolicy{MaxAttempts: 1})),
 		Store:  checkflow.NewMemoryStore(0),
@@ -123,14 +123,7 @@ func (b *backend) code(checkURL string) string {
 }
 
 // exchanges returns the number of exchanges.
-func (b *backend) exchanges() (n int) {
-	for _, r := range b.service.Requests() {
-		if r.Operation == "phone_check.complete" {
-			n++
-		}
-	}
-	return n
-}
+func (b *backend) exchanges() int { return countRequests(b.service, "phone_check.complete") }
 
 func TestApp_SignIn(t *testing.T) {
 	t.Parallel()
@@ -288,7 +281,7 @@ func TestApp_OtherPurpose(t *testing.T) {
 // TestApp_RejectsExchanges sends requests that a page of another site can cause.
 func TestApp_RejectsExchanges(t *testing.T) {
 	t.Parallel()
-	var log syncBuffer
+	var log tooltest.Buffer
 	b := newBackend(t, func(c *checkflow.Config) { c.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
 	check := b.start(victims)
 	code := b.code(check.CheckURL)
@@ -322,12 +315,7 @@ func TestApp_RejectsExchanges(t *testing.T) {
 func TestApp_TokenOfWeb(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
-	config := s.config
-	config.Verifier, config.RedirectURL, config.StartPage = nil, "", ""
-	app, err := checkflow.NewApp(config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	app := s.app(t)
 	b := s.browser()
 	redirect := b.redirectOf(b.start(victims))
 	_, r := newStart(t)
@@ -352,14 +340,9 @@ func TestApp_TokenOfWeb(t *testing.T) {
 func TestApp_RejectsStarts(t *testing.T) {
 	t.Parallel()
 	b := newBackend(t)
-	response, err := b.service.HTTPClient().Get(b.url + "/start?number=" + victims)
-	if err != nil {
-		t.Fatal(err)
-	}
-	response.Body.Close()
 
-	if response.StatusCode != http.StatusForbidden {
-		t.Errorf("GET: status %d, want 403", response.StatusCode)
+	if status := b.send(http.MethodGet, "/start?number="+victims, "", nil, nil); status != http.StatusForbidden {
+		t.Errorf("GET: status %d, want 403", status)
 	}
 	for _, header := range []http.Header{{"Sec-Fetch-Site": {"cross-site"}}, {"Origin": {"https://attacker.sandbox.test"}}} {
 		if status := b.send(http.MethodPost, "/start?number="+victims, "", header, nil); status != http.StatusForbidden {
@@ -398,15 +381,9 @@ func TestApp_ConcurrentExchanges(t *testing.T) {
 func TestApp_RedirectToReturn(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
-	config := s.config
-	config.Verifier, config.RedirectURL, config.StartPage = nil, "", ""
-	config.Create = s.withRedirect
-	app, err := checkflow.NewApp(config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s.config.Create = s.withRedirect
 	_, r := newStart(t)
-	check, err := app.Start(r, "", checkflow.StartParams{Check: idverify.PhoneCheckParams{PhoneNumber: victims}})
+	check, err := s.app(t).Start(r, "", checkflow.StartParams{Check: idverify.PhoneCheckParams{PhoneNumber: victims}})
 	if err != nil {
 		t.Fatal(err)
 	}

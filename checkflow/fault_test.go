@@ -113,10 +113,7 @@ func TestWeb_ExchangeFails(t *testing.T) {
 			b.open(redirect)
 			b.open(redirect)
 
-			results := s.reported()
-			if len(results) != 1 || results[0].Verdict != row.want.Verdict || results[0].Reason != row.want.Reason {
-				t.Errorf("results = %+v, want one with %v %q", results, row.want.Verdict, row.want.Reason)
-			}
+			s.wantResult(t, row.want)
 			if complete, get := s.calls("phone_check.complete"), s.calls("phone_check.get"); complete != 1 || get != row.gets {
 				t.Errorf("%d exchanges and %d reads, want 1 and %d", complete, get, row.gets)
 			}
@@ -145,10 +142,7 @@ func TestWeb_EndsWithoutResult(t *testing.T) {
 
 		b.open(b.start(number))
 
-		results := s.reported()
-		if len(results) != 1 || results[0].Verdict != want.Verdict || results[0].Reason != want.Reason || results[0].ErrorCode != want.ErrorCode {
-			t.Errorf("results = %+v, want one with %v, %q and %q", results, want.Verdict, want.Reason, want.ErrorCode)
-		}
+		s.wantResult(t, want)
 		b.wantUser(t, "the person", "")
 	}
 }
@@ -267,10 +261,7 @@ func TestWeb_ClockJumps(t *testing.T) {
 	for _, jump := range []time.Duration{-time.Hour, -6 * time.Second, 6 * time.Second, time.Hour} {
 		var offset atomic.Int64
 		s := newSite(t)
-		s.config.Verifier = s.service.Verifier([]string{host}, &signature.VerifierOptions{Now: func() time.Time {
-			return s.service.Now().Add(time.Duration(offset.Load()))
-		}})
-		s.restart()
+		s.useVerifier(&signature.VerifierOptions{Now: func() time.Time { return s.service.Now().Add(time.Duration(offset.Load())) }})
 		b := s.browser()
 		redirect := b.redirectOf(b.start(victims))
 
@@ -290,8 +281,7 @@ func TestWeb_ClockJumps(t *testing.T) {
 func TestWeb_ReturnAfterExpiry(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
-	s.config.Verifier = s.service.Verifier([]string{host}, &signature.VerifierOptions{ClockSkew: time.Hour})
-	s.restart()
+	s.useVerifier(&signature.VerifierOptions{ClockSkew: time.Hour})
 	b := s.browser()
 	redirect := b.redirectOf(b.start(victims))
 	if err := s.service.Advance(t.Context(), 3*time.Minute); err != nil {
@@ -301,9 +291,7 @@ func TestWeb_ReturnAfterExpiry(t *testing.T) {
 	b.open(redirect)
 
 	b.wantUser(t, "the person", "")
-	if got := s.reported(); len(got) != 1 || got[0].Reason != checkflow.ReasonCodeRejected {
-		t.Errorf("results = %+v, want one with reason code_rejected", got)
-	}
+	s.wantResult(t, checkflow.Result{Reason: checkflow.ReasonCodeRejected})
 }
 
 // TestWeb_FlowExpires: the flow has left the store when the browser returns.
@@ -311,8 +299,7 @@ func TestWeb_FlowExpires(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newSiteOf(t, sandboxfake.New(t, sandboxfake.WithInMemory()))
-		s.config.Verifier = s.service.Verifier([]string{host}, &signature.VerifierOptions{ClockSkew: time.Hour})
-		s.restart()
+		s.useVerifier(&signature.VerifierOptions{ClockSkew: time.Hour})
 		b := s.browser()
 		redirect := b.redirectOf(b.start(victims))
 		cookie := b.cookie()
@@ -349,9 +336,7 @@ func TestWeb_Disconnects(t *testing.T) {
 	b.send(ctx, true, http.MethodGet, redirect, "", nil)
 	<-done
 
-	if got := s.reported(); len(got) != 1 || got[0].Verdict != idverify.VerdictYes {
-		t.Errorf("results = %+v, want one with yes", got)
-	}
+	s.wantResult(t, checkflow.Result{Verdict: idverify.VerdictYes})
 }
 
 // TestWeb_KeySetUnavailable checks that the person can start again when keys can be fetched.
@@ -374,11 +359,10 @@ func TestWeb_LiveOnly(t *testing.T) {
 	s := newSite(t)
 	s.config.Client = s.service.Client(idverify.WithLiveOnly())
 	s.restart()
-	w, r := newStart(t)
 
-	_, err := s.current().Start(w, r, checkflow.StartParams{Check: idverify.PhoneCheckParams{PhoneNumber: victims}})
+	header, err := s.startOf(t, victims)
 
-	if !errors.Is(err, idverify.ErrSandbox) || len(w.Header().Values("Set-Cookie")) != 0 {
-		t.Errorf("Start = %v with %d cookies, want ErrSandbox and 0", err, len(w.Header().Values("Set-Cookie")))
+	if !errors.Is(err, idverify.ErrSandbox) || len(header.Values("Set-Cookie")) != 0 {
+		t.Errorf("Start = %v with %d cookies, want ErrSandbox and 0", err, len(header.Values("Set-Cookie")))
 	}
 }

@@ -1,7 +1,6 @@
 package checkflow_test
 
 import (
-	"bytes"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -13,12 +12,12 @@ import (
 	"net/url"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/idverify/idverify-go"
 	"github.com/idverify/idverify-go/checkflow"
+	"github.com/idverify/idverify-go/internal/tooltest"
 	"github.com/idverify/idverify-go/sandboxfake"
 	"github.com/idverify/idverify-go/signature"
 )
@@ -40,7 +39,7 @@ type site struct {
 	service *sandboxfake.Server
 	store   *hookedStore
 	url     string
-	log     syncBuffer
+	log     tooltest.Buffer
 
 	mu      sync.Mutex         // guards the fields below
 	web     *checkflow.Web     // replaced by restart
@@ -52,7 +51,13 @@ type site struct {
 // newSite returns a site with a frozen clock.
 func newSite(t *testing.T, edit ...func(*checkflow.Config)) *site {
 	t.Helper()
-	return newSiteOf(t, sandboxfake.New(t, sandboxfake.WithInMemory(), sandboxfake.WithFrozenClock(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))), edit...)
+	return newSiteOf(t, newService(t), edit...)
+}
+
+// newService returns a fake with a frozen clock.
+func newService(t *testing.T) *sandboxfake.Server {
+	t.Helper()
+	return sandboxfake.New(t, sandboxfake.WithInMemory(), sandboxfake.WithFrozenClock(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)))
 }
 
 func newSiteOf(t *testing.T, service *sandboxfake.Server, edit ...func(*checkflow.Config)) *site {
@@ -144,14 +149,57 @@ func (s *site) reported() []checkflow.Result {
 	return append([]checkflow.Result(nil), s.results...)
 }
 
+// wantResult fails the test unless Return reported one result, with the verdict, reason and error
+// code of want. It returns the result.
+func (s *site) wantResult(t *testing.T, want checkflow.Result) (got checkflow.Result) {
+	t.Helper()
+	results := s.reported()
+	if len(results) == 1 {
+		got = results[0]
+	}
+	if len(results) != 1 || got.Verdict != want.Verdict || got.Reason != want.Reason || got.ErrorCode != want.ErrorCode {
+		t.Errorf("results = %+v, want one with %v, reason %q and error code %q", results, want.Verdict, want.Reason, want.ErrorCode)
+	}
+	return got
+}
+
 // calls returns the number of requests of an operation to the service.
-func (s *site) calls(operation string) (n int) {
-	for _, r := range s.service.Requests() {
+func (s *site) calls(operation string) int { return countRequests(s.service, operation) }
+
+func countRequests(service *sandboxfake.Server, operation string) (n int) {
+	for _, r := range service.Requests() {
 		if r.Operation == operation {
 			n++
 		}
 	}
 	return n
+}
+
+// useVerifier replaces the verifier by one with other options.
+func (s *site) useVerifier(opts *signature.VerifierOptions) {
+	s.t.Helper()
+	s.config.Verifier = s.service.Verifier([]string{host}, opts)
+	s.restart()
+}
+
+// app returns an App with the configuration of the site.
+func (s *site) app(t *testing.T) *checkflow.App {
+	t.Helper()
+	config := s.config
+	config.Verifier, config.RedirectURL, config.StartPage = nil, "", ""
+	app, err := checkflow.NewApp(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return app
+}
+
+// startOf starts a check of a number without a connection.
+func (s *site) startOf(t *testing.T, number string) (http.Header, error) {
+	t.Helper()
+	w, r := newStart(t)
+	_, err := s.current().Start(w, r, checkflow.StartParams{Check: idverify.PhoneCheckParams{PhoneNumber: number}})
+	return w.Header(), err
 }
 
 // browser is an HTTP client with its own cookies.
@@ -353,24 +401,6 @@ func (s *hookedStore) Finish(ctx context.Context, checkID string) (bool, error) 
 	return finished, errors.Join(err, s.reach("finished"))
 }
 
-// syncBuffer is a bytes.Buffer that is safe for concurrent use.
-type syncBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (s *syncBuffer) Write(p []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.Write(p)
-}
-
-func (s *syncBuffer) String() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.String()
-}
-
 // parameter returns a query parameter of a redirect URL.
 func parameter(t *testing.T, redirect, name string) string {
 	t.Helper()
@@ -381,25 +411,10 @@ func parameter(t *testing.T, redirect, name string) string {
 	return u.Query().Get(name)
 }
 
-// withReplayStore gives the verifier of a site a replay store.
-func withReplayStore(service *sandboxfake.Server) func(*checkflow.Config) {
-	return func(c *checkflow.Config) {
-		c.Verifier = service.Verifier([]string{host}, &signature.VerifierOptions{Replay: signature.NewMemoryReplayStore(0)})
-	}
-}
-
 // withCallbacks creates checks with a callback URL.
 func withCallbacks(ctx context.Context, client *idverify.Client, p idverify.PhoneCheckParams) (*idverify.PhoneCheck, error) {
 	p.CallbackURL = "https://callbacks.sandbox.test/"
 	return client.PhoneChecks.Create(ctx, p)
-}
-
-// countingCreate returns a Config.Create that sends no request.
-func countingCreate(created *atomic.Int32) func(context.Context, *idverify.Client, idverify.PhoneCheckParams) (*idverify.PhoneCheck, error) {
-	return func(context.Context, *idverify.Client, idverify.PhoneCheckParams) (*idverify.PhoneCheck, error) {
-		created.Add(1)
-		return &idverify.PhoneCheck{CheckID: rand.Text(), CheckURL: "https://service.sandbox.test/"}, nil
-	}
 }
 
 // newStart returns the arguments of Start for a request without a connection.

@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/idverify/idverify-go"
@@ -105,13 +106,24 @@ func TestNewApp_RejectsConfig(t *testing.T) {
 // TestWeb_Responses checks cookie and headers.
 func TestWeb_Responses(t *testing.T) {
 	t.Parallel()
-	for redirectURL, want := range map[string]http.Cookie{
-		"https://" + host + "/return":   {Name: "__Host-idverify-flow", Secure: true},
-		"http://localhost:3000/return":  {Name: "idverify-flow"},
-		"https://localhost:3000/return": {Name: "__Host-idverify-flow", Secure: true},
+	for _, row := range []struct {
+		redirectURL string
+		ttl         time.Duration // of the check
+		want        http.Cookie
+	}{
+		{"https://" + host + "/return", 45 * time.Second, http.Cookie{Name: "__Host-idverify-flow", Secure: true, MaxAge: 105}}, // the TTL and a minute
+		{"http://localhost:3000/return", 0, http.Cookie{Name: "idverify-flow", MaxAge: 180}},
+		{"https://localhost:3000/return", -time.Second, http.Cookie{Name: "__Host-idverify-flow", Secure: true, MaxAge: 180}},
 	} {
-		s := newSite(t)
-		s.config.RedirectURL = redirectURL
+		s, want := newSite(t), row.want
+		s.config.RedirectURL = row.redirectURL
+		s.config.Create = func(ctx context.Context, client *idverify.Client, p idverify.PhoneCheckParams) (*idverify.PhoneCheck, error) {
+			check, err := client.PhoneChecks.Create(ctx, p)
+			if err == nil {
+				check.TTL = row.ttl
+			}
+			return check, err
+		}
 		s.config.Verifier = s.service.Verifier([]string{host, "localhost:3000"}, nil)
 		s.restart()
 		b := s.browser()
@@ -126,7 +138,6 @@ func TestWeb_Responses(t *testing.T) {
 			t.Errorf("cookie value %q has less than 128 random bits", cookie.Value)
 		}
 		want.Value, want.Path, want.HttpOnly, want.SameSite = cookie.Value, "/", true, http.SameSiteLaxMode
-		want.MaxAge = 180 // the check's TTL of 120 s and a minute
 		want.Raw = cookie.Raw
 		if diff := cmp.Diff(want, *cookie); diff != "" {
 			t.Errorf("cookie (-want +got):\n%s", diff)
@@ -315,17 +326,12 @@ func TestWeb_RequestIDs(t *testing.T) {
 			return response, err
 		}),
 	}))
-	web, err := checkflow.NewWeb(s.config)
-	if err != nil {
-		t.Fatal(err)
-	}
 	s.restart()
 	b := s.browser()
 	s.service.Inject(sandboxfake.Match{Operation: "phone_check.create"}, sandboxfake.Fault{Status: 500})
 	s.service.Inject(sandboxfake.Match{Operation: "phone_check.complete"}, sandboxfake.Fault{Status: 403})
 
-	w, r := newStart(t)
-	_, err = web.Start(w, r, checkflow.StartParams{Check: idverify.PhoneCheckParams{PhoneNumber: victims}})
+	_, err := s.startOf(t, victims)
 	b.open(b.start(victims))
 
 	if err == nil || !strings.Contains(err.Error(), id) {
