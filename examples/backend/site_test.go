@@ -2,7 +2,6 @@ package main
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -20,6 +19,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/idverify/idverify-go/internal/tooltest"
 	"github.com/idverify/idverify-go/sandboxfake"
 )
 
@@ -31,7 +31,7 @@ type site struct {
 	service  *sandboxfake.Server
 	front    http.Handler // the proxy, if the shop was started
 	env      map[string]string
-	log      syncBuffer
+	log      tooltest.Buffer
 	deviceIP string // as the proxy sees it
 	db       *pgx.Conn
 	stop     func() // stops the shop, if it runs
@@ -260,22 +260,4 @@ func (b *browser) do(method, url, body string) reply {
 func (r reply) text(name string) string {
 	text, _ := r.body[name].(string)
 	return text
-}
-
-// syncBuffer is a bytes.Buffer that is safe for concurrent use.
-type syncBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (s *syncBuffer) Write(p []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.Write(p)
-}
-
-func (s *syncBuffer) String() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.String()
 }

@@ -1,7 +1,6 @@
 package signin_test
 
 import (
-	"bytes"
 	"html"
 	"io"
 	"log/slog"
@@ -11,7 +10,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -19,6 +17,7 @@ import (
 	"github.com/idverify/idverify-go/checkflow"
 	"github.com/idverify/idverify-go/examples/passwordless/internal/signin"
 	"github.com/idverify/idverify-go/internal/synctest"
+	"github.com/idverify/idverify-go/internal/tooltest"
 	"github.com/idverify/idverify-go/sandboxfake"
 )
 
@@ -201,7 +200,7 @@ const (
 type shop struct {
 	service *sandboxfake.Server
 	url     string
-	log     syncBuffer
+	log     tooltest.Buffer
 }
 
 func newShop(t *testing.T) *shop {
@@ -313,22 +312,4 @@ func (b *browser) redirectOf(checkURL string) string {
 	stay.client = b.shop.service.Device().Client()
 	stay.client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	return stay.get(checkURL).header.Get("Location")
-}
-
-// syncBuffer is a bytes.Buffer that is safe for concurrent use.
-type syncBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (s *syncBuffer) Write(p []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.Write(p)
-}
-
-func (s *syncBuffer) String() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.String()
 }
