@@ -42,7 +42,6 @@ type setup struct {
 type route struct {
 	Host    string
 	Backend string
-	Slash   string // nginx only: the path in proxy_pass
 }
 
 // expand returns the configuration of the named proxy.
