@@ -215,36 +215,6 @@ func TestDocs_SnippetsCompiled(t *testing.T) {
 	}
 }
 
-var logMessage = regexp.MustCompile("(?:`|msg=\")((?:idverify|signature|inbox): [a-z ]+)[`\"]")
-
-func TestDocs_LogMessages(t *testing.T) {
-	t.Parallel()
-	var source strings.Builder
-	for _, pattern := range []string{"../*.go", "../signature/*.go", "../inbox/*.go"} {
-		names, err := filepath.Glob(pattern)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, name := range names {
-			if !strings.HasSuffix(name, "_test.go") {
-				source.WriteString(read(t, name))
-			}
-		}
-	}
-
-	for _, document := range []string{"docs/production.md"} {
-		messages := logMessage.FindAllStringSubmatch(read(t, "../"+document), -1)
-		if len(messages) == 0 {
-			t.Errorf("%s has no log messages, want some", document)
-		}
-		for _, m := range messages {
-			if !strings.Contains(source.String(), `"`+m[1]+`"`) {
-				t.Errorf("%s contains the log message %q, which no package logs", document, m[1])
-			}
-		}
-	}
-}
-
 var (
 	fence    = regexp.MustCompile("(?s)```.*?```")
 	link     = regexp.MustCompile(`\]\(([^)#]*)(?:#([^)]*))?\)`)

@@ -14,6 +14,9 @@ import (
 // logMessage matches the message of a log record.
 var logMessage = regexp.MustCompile(`^(?:idverify|signature|inbox|checkflow): [a-z]`)
 
+// mentioned matches the message of a log record in a page.
+var mentioned = regexp.MustCompile("(?:`|msg=\")((?:idverify|signature|inbox|checkflow): [a-z ]+)[`\"]")
+
 // TestProduction_LogRecords compares the log records of docs/production.md with the code.
 func TestProduction_LogRecords(t *testing.T) {
 	t.Parallel()
@@ -38,6 +41,11 @@ func TestProduction_LogRecords(t *testing.T) {
 
 	if got, want := slices.Sorted(maps.Keys(documented)), slices.Sorted(maps.Keys(logged)); !slices.Equal(got, want) {
 		t.Errorf("docs/%s lists the log records %q, want %q", productionPage, got, want)
+	}
+	for _, m := range mentioned.FindAllStringSubmatch(readPage(t, productionPage), -1) {
+		if logged[m[1]] == nil {
+			t.Errorf("docs/%s contains the log message %q, which no package logs", productionPage, m[1])
+		}
 	}
 	for message, levels := range logged {
 		for _, level := range levels {
