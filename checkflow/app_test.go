@@ -216,19 +216,20 @@ func TestApp_GuessedCode(t *testing.T) {
 	b.code(check.CheckURL)
 
 	for range 10 {
-		if got := b.exchange(check.Token, check.CheckID, "guess"); got.Verdict != idverify.VerdictUnknown {
+		if got := b.exchange(check.Token, check.CheckID, strings.Repeat("~", 1024)); got.Verdict != idverify.VerdictUnknown {
 			t.Errorf("result = %+v, want no verdict", got)
 		}
 	}
 	store.setHook(nil)
-	for _, id := range []string{"", "%00", "%0a", "%ff", strings.Repeat("c", 257), "unknown"} {
+	valid := []string{"unknown", "!~", strings.Repeat("c", 256)}
+	for _, id := range append(valid, "", "%00", "%0a", "%20", "%7f", "%ff", strings.Repeat("c", 257)) {
 		if got := b.exchange(check.Token, id, "guess"); got.Reason != checkflow.ReasonNotFound {
-			t.Errorf("result of an invalid check ID = %+v, want not_found", got)
+			t.Errorf("result of an unknown check ID = %+v, want not_found", got)
 		}
 	}
 
-	if n, claims := b.exchanges(), store.count("claim"); n != 1 || claims != 1 {
-		t.Errorf("%d exchanges and %d claims of an invalid check ID, want 1 and 1", n, claims)
+	if n, claims := b.exchanges(), store.count("claim"); n != 1 || claims != len(valid) {
+		t.Errorf("%d exchanges and %d claims, want 1 and one for each valid check ID", n, claims)
 	}
 }
 

@@ -284,8 +284,8 @@ func TestWeb_InvalidRedirects(t *testing.T) {
 
 			for _, b := range []*browser{other, owner} {
 				p := b.open(change(s, redirect))
-				if p.status != http.StatusBadRequest || !strings.Contains(p.body, `url=/?reason=invalid"`) {
-					t.Errorf("response = %d %q, want 400 and a link to the start page", p.status, p.body)
+				if p.status != http.StatusBadRequest || p.header.Get("Content-Type") != "text/html; charset=utf-8" || !strings.Contains(p.body, `url=/?reason=invalid"`) {
+					t.Errorf("response = %d %v %q, want 400 and an HTML page with a link to the start page", p.status, p.header, p.body)
 				}
 			}
 
@@ -382,8 +382,8 @@ func TestWeb_RejectsStarts(t *testing.T) {
 	if n := s.calls("phone_check.create"); n != 0 || b.cookie() != "" {
 		t.Errorf("%d checks and cookie %q, want none", n, b.cookie())
 	}
-	if log := s.log.String(); strings.Contains(log, "alice") || strings.Contains(log, "level=ERROR") || strings.Count(log, "level=WARN") != 6 {
-		t.Errorf("log = %q, want 6 records at level warn without the text of the error of Allow", log)
+	if log := s.log.String(); strings.Count(log, "not allowed: rejected by Config.Allow") != 1 || strings.Contains(log, "alice") || strings.Contains(log, "level=ERROR") || strings.Count(log, "level=WARN") != 6 {
+		t.Errorf("log = %q, want 6 records at level warn, one of them that Allow rejected the check, without the text of its error", log)
 	}
 }
 
@@ -395,13 +395,16 @@ func TestWeb_AllowFails(t *testing.T) {
 		level string
 	}{
 		{errors.New("alice@shop.sandbox.test: connection refused"), "ERROR"},
-		{idverify.ErrNotMobileIP, "ERROR"},
+		{idverify.ErrNotMobileIP, "ERROR"},                                    // a reason for 422, but not from the service
 		{fmt.Errorf("alice@shop.sandbox.test: %w", context.Canceled), "WARN"}, // the browser disconnected
 	} {
 		s := newSite(t, func(c *checkflow.Config) { c.Allow = func(*http.Request, string) error { return row.err } })
 
 		_, err := s.startOf(t, victims)
 
+		if text := "checkflow: start: Config.Allow failed (log its error in Allow)"; err == nil || err.Error() != text {
+			t.Errorf("error = %v, want %s", err, text)
+		}
 		if !errors.Is(err, row.err) || checkflow.StatusCode(err) != http.StatusServiceUnavailable || s.calls("phone_check.create") != 0 {
 			t.Errorf("error = %v, status %d, %d checks; want one that matches %v, 503 and 0", err, checkflow.StatusCode(err), s.calls("phone_check.create"), row.err)
 		}
@@ -480,8 +483,8 @@ func TestWeb_RejectsMethods(t *testing.T) {
 	redirect := b.redirectOf(b.start(victims))
 
 	for _, method := range []string{http.MethodHead, http.MethodPost, http.MethodOptions} {
-		if p := b.send(t.Context(), true, method, redirect, "", nil); p.status != http.StatusMethodNotAllowed {
-			t.Errorf("%s: status %d, want 405", method, p.status)
+		if p := b.send(t.Context(), true, method, redirect, "", nil); p.status != http.StatusMethodNotAllowed || p.header.Get("Allow") != "GET" {
+			t.Errorf("%s: status %d, Allow %q, want 405 and GET", method, p.status, p.header.Get("Allow"))
 		}
 	}
 	b.open(redirect)
@@ -519,11 +522,13 @@ func TestWeb_AccountChanged(t *testing.T) {
 
 func TestWeb_StartNeedsAccount(t *testing.T) {
 	t.Parallel()
-	for _, account := range []string{"", strings.Repeat("a", 257)} {
-		s := newSite(t, func(c *checkflow.Config) { c.Account = func(*http.Request) string { return account } })
+	for length, want := range map[int]int{0: http.StatusForbidden, 1: http.StatusSeeOther, 256: http.StatusSeeOther, 257: http.StatusForbidden} {
+		s := newSite(t, func(c *checkflow.Config) {
+			c.Account = func(*http.Request) string { return strings.Repeat("a", length) }
+		})
 
-		if p := s.browser().post(victims, nil); p.status != http.StatusForbidden || s.calls("phone_check.create") != 0 {
-			t.Errorf("account of %d bytes: status %d and %d checks, want 403 and 0", len(account), p.status, s.calls("phone_check.create"))
+		if p := s.browser().post(victims, nil); p.status != want || (s.calls("phone_check.create") == 0) != (want == http.StatusForbidden) {
+			t.Errorf("account of %d bytes: status %d and %d checks, want %d", length, p.status, s.calls("phone_check.create"), want)
 		}
 	}
 }

@@ -131,6 +131,40 @@ func TestWeb_ExchangeFails(t *testing.T) {
 	}
 }
 
+// TestWeb_ServiceSlow loses time in each request to the service. The person does not wait longer
+// than 10 s for each.
+func TestWeb_ServiceSlow(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct {
+		operations []string
+		want       time.Duration
+	}{
+		{[]string{"phone_check.create"}, 10 * time.Second},
+		{[]string{"phone_check.complete", "phone_check.get"}, 20 * time.Second},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			s := newSiteOf(t, sandboxfake.New(t, sandboxfake.WithInMemory()))
+			for _, operation := range row.operations {
+				s.service.Inject(sandboxfake.Match{Operation: operation}, sandboxfake.Fault{Latency: 15 * time.Second})
+			}
+			b := s.browser()
+			start := time.Now()
+
+			if p := b.post(victims, nil); p.status == http.StatusSeeOther {
+				b.open(b.redirectOf(p.location))
+				s.wantResult(t, checkflow.Result{Reason: checkflow.ReasonUnavailable})
+			} else if p.status != http.StatusServiceUnavailable {
+				t.Errorf("status = %d, want 503", p.status)
+			}
+
+			if took := time.Since(start); took != row.want {
+				t.Errorf("%v: took %v, want %v", row.operations, took, row.want)
+			}
+			b.wantUser(t, "the person", "")
+		})
+	}
+}
+
 func TestWeb_EndsWithoutResult(t *testing.T) {
 	t.Parallel()
 	for number, want := range map[string]checkflow.Result{
@@ -214,20 +248,28 @@ func TestWeb_StoreFull(t *testing.T) {
 // TestWeb_CreateFails loses the response of a create: nobody can complete the check.
 func TestWeb_CreateFails(t *testing.T) {
 	t.Parallel()
-	for name, fault := range map[string]sandboxfake.Fault{
-		"response lost": {Drop: true},
-		"no balance":    {Status: 402},
-		"rate limited":  {Status: 429},
+	for name, row := range map[string]struct {
+		fault sandboxfake.Fault
+		want  int
+	}{
+		"response lost":           {sandboxfake.Fault{Drop: true}, http.StatusServiceUnavailable},
+		"no balance":              {sandboxfake.Fault{Status: 402}, http.StatusServiceUnavailable},
+		"rate limited":            {sandboxfake.Fault{Status: 429}, http.StatusServiceUnavailable},
+		"rejected by the service": {sandboxfake.Fault{Status: 400}, http.StatusServiceUnavailable},
+		"malformed number":        {sandboxfake.Fault{Status: 400, Code: "phone_format_invalid"}, http.StatusUnprocessableEntity},
+		"not a mobile address":    {sandboxfake.Fault{Status: 412}, http.StatusUnprocessableEntity},
+		"another address":         {sandboxfake.Fault{Status: 409, Code: "ip_msisdn_mismatch"}, http.StatusUnprocessableEntity},
+		"unsupported network":     {sandboxfake.Fault{Status: 400, Code: "mno_not_supported"}, http.StatusUnprocessableEntity},
 	} {
 		s := newSite(t)
-		s.service.Inject(sandboxfake.Match{Operation: "phone_check.create"}, fault)
+		s.service.Inject(sandboxfake.Match{Operation: "phone_check.create"}, row.fault)
 		b := s.browser()
 		s.store.setHook(nil)
 
 		p := b.post(victims, nil)
 
-		if n := s.store.count("add"); p.status != http.StatusServiceUnavailable || b.cookie() != "" || n != 0 {
-			t.Errorf("%s: status %d, cookie %q, %d flows; want 503, none, 0", name, p.status, b.cookie(), n)
+		if n := s.store.count("add"); p.status != row.want || b.cookie() != "" || n != 0 {
+			t.Errorf("%s: status %d, cookie %q, %d flows; want %d, none, 0", name, p.status, b.cookie(), n, row.want)
 		}
 		b.open(b.start(victims))
 		b.wantUser(t, "the person after a new start", victims)
@@ -342,13 +384,13 @@ func TestWeb_Disconnects(t *testing.T) {
 // TestWeb_KeySetUnavailable checks that the person can start again when keys can be fetched.
 func TestWeb_KeySetUnavailable(t *testing.T) {
 	t.Parallel()
-	s := newSite(t)
+	s := newSite(t, toStartPage("/?lang=en"))
 	s.service.Inject(sandboxfake.Match{Operation: "jwks.get"}, sandboxfake.Fault{Status: 500})
 	b := s.browser()
 
 	p := b.open(b.start(victims))
 
-	if p.status != http.StatusServiceUnavailable || !strings.Contains(p.body, `url=/?reason=unavailable"`) {
+	if p.status != http.StatusServiceUnavailable || !strings.Contains(p.body, `url=/?lang=en&amp;reason=unavailable"`) {
 		t.Errorf("response = %d %q, want 503 and a link to the start page", p.status, p.body)
 	}
 	b.wantUser(t, "the person", "")

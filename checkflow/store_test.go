@@ -2,6 +2,7 @@ package checkflow_test
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"strings"
 	"testing"
@@ -50,6 +51,19 @@ func TestMemoryStore_Full(t *testing.T) {
 			t.Errorf("Claim of the flow with the longer TTL = %q, %v; want none", reason, err)
 		}
 	})
+}
+
+func TestMemoryStore_DefaultSize(t *testing.T) {
+	t.Parallel()
+	for _, max := range []int{0, -1} {
+		s := checkflow.NewMemoryStore(max)
+		n := 0
+		for ; s.Add(t.Context(), checkflow.Flow{CheckID: fmt.Sprint(n)}, time.Hour) == nil; n++ {
+		}
+		if n != 10_000 {
+			t.Errorf("NewMemoryStore(%d) is full after %d flows, want 10,000", max, n)
+		}
+	}
 }
 
 // TestFlow_Transitions compares the state machine with the table of docs/security.md, in every
