@@ -24,21 +24,17 @@ import (
 )
 
 func TestInbox_StoresCallback(t *testing.T) {
-	t.Parallel()
-	for _, d := range databases {
-		t.Run(d.name, func(t *testing.T) {
-			t.Parallel()
-			b := newBackend(t, d, nil)
+	onDatabases(t, func(t *testing.T, d database) {
+		b := newBackend(t, d, nil)
 
-			check := b.start(t, "447700900012", "sign-up 1")
-			b.open(t, check)
+		check := b.start(t, "447700900012", "sign-up 1")
+		b.open(t, check)
 
-			e := b.get(t, "sign-up 1")
-			if e.Match != idverify.VerdictYes || e.Source != inbox.SourceCallback || e.CheckID != check.CheckID {
-				t.Errorf("entry = %+v, want the result of the callback", e)
-			}
-		})
-	}
+		e := b.get(t, "sign-up 1")
+		if e.Match != idverify.VerdictYes || e.Source != inbox.SourceCallback || e.CheckID != check.CheckID {
+			t.Errorf("entry = %+v, want the result of the callback", e)
+		}
+	})
 }
 
 func TestHandler_StoresOnce(t *testing.T) {

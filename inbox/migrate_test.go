@@ -186,22 +186,18 @@ func versions(t testing.TB, db *sql.DB) []string {
 // TestStatements_UseIndexes reads the plan of each statement that an operation of package inbox
 // executes, in a database with many processed entries. It captures the statements in the driver.
 func TestStatements_UseIndexes(t *testing.T) {
-	t.Parallel()
-	for _, d := range databases {
-		t.Run(d.name, func(t *testing.T) {
-			t.Parallel()
-			statements := captureStatements(t, d)
-			p := &point{points: newPoints(t, d, operation{})}
-			p.fill(t)
+	onDatabases(t, func(t *testing.T, d database) {
+		statements := captureStatements(t, d)
+		p := &point{points: newPoints(t, d, operation{})}
+		p.fill(t)
 
-			if d.dialect == inbox.SQLite { // rarely has statistics
-				p.verifyPlans(t, statements)
-			}
-			p.exec(t, "ANALYZE")
+		if d.dialect == inbox.SQLite { // rarely has statistics
 			p.verifyPlans(t, statements)
-			t.Logf("%d statements", len(statements))
-		})
-	}
+		}
+		p.exec(t, "ANALYZE")
+		p.verifyPlans(t, statements)
+		t.Logf("%d statements", len(statements))
+	})
 }
 
 // verifyPlans verifies that the cost of no statement depends on the number of processed entries.

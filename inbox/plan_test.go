@@ -315,31 +315,27 @@ func TestInbox_BindOneEntry(t *testing.T) {
 }
 
 func TestInbox_Discard(t *testing.T) {
-	t.Parallel()
-	for _, d := range databases {
-		t.Run(d.name, func(t *testing.T) {
-			t.Parallel()
-			b := newBackend(t, d, nil)
-			b.plan(t, idverify.ProductPhoneCheck, "not created")
-			b.start(t, "447700900012", "created")
+	onDatabases(t, func(t *testing.T, d database) {
+		b := newBackend(t, d, nil)
+		b.plan(t, idverify.ProductPhoneCheck, "not created")
+		b.start(t, "447700900012", "created")
 
-			if err := b.inbox.Discard(t.Context(), "not created"); err != nil {
-				t.Errorf("error = %v, want none", err)
-			}
+		if err := b.inbox.Discard(t.Context(), "not created"); err != nil {
+			t.Errorf("error = %v, want none", err)
+		}
 
-			if _, err := b.inbox.Get(t.Context(), "not created"); !errors.Is(err, inbox.ErrNotFound) {
-				t.Errorf("error of Get = %v, want ErrNotFound", err)
+		if _, err := b.inbox.Get(t.Context(), "not created"); !errors.Is(err, inbox.ErrNotFound) {
+			t.Errorf("error of Get = %v, want ErrNotFound", err)
+		}
+		for reference, want := range map[string]error{"not created": inbox.ErrNotFound, "": inbox.ErrNotFound, "a\x00b": inbox.ErrNotFound, "created": inbox.ErrConflict} {
+			if err := b.inbox.Discard(t.Context(), reference); !errors.Is(err, want) {
+				t.Errorf("Discard(%q) = %v, want %v", reference, err, want)
 			}
-			for reference, want := range map[string]error{"not created": inbox.ErrNotFound, "": inbox.ErrNotFound, "a\x00b": inbox.ErrNotFound, "created": inbox.ErrConflict} {
-				if err := b.inbox.Discard(t.Context(), reference); !errors.Is(err, want) {
-					t.Errorf("Discard(%q) = %v, want %v", reference, err, want)
-				}
-			}
-			if e := b.get(t, "created"); e.CheckID == "" {
-				t.Errorf("entry = %+v, want the check", e)
-			}
-		})
-	}
+		}
+		if e := b.get(t, "created"); e.CheckID == "" {
+			t.Errorf("entry = %+v, want the check", e)
+		}
+	})
 }
 
 // created returns the number of checks that the service has created for a reference.

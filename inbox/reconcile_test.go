@@ -48,90 +48,78 @@ func TestInbox_ReconcileFindsReference(t *testing.T) {
 }
 
 func TestInbox_ReconcileIgnoresOldChecks(t *testing.T) {
-	t.Parallel()
-	for _, d := range databases {
-		t.Run(d.name, func(t *testing.T) {
-			t.Parallel()
-			b := newWorkBackend(t, d, nil)
-			b.createAny(t, idverify.ProductSIMCheck, "payout 1")
-			b.advance(t, time.Hour)
-			b.plan(t, idverify.ProductSIMCheck, "payout 1")
+	onDatabases(t, func(t *testing.T, d database) {
+		b := newWorkBackend(t, d, nil)
+		b.createAny(t, idverify.ProductSIMCheck, "payout 1")
+		b.advance(t, time.Hour)
+		b.plan(t, idverify.ProductSIMCheck, "payout 1")
 
-			b.advance(t, 30*time.Second)
-			b.reconcile(t)
-			before := b.get(t, "payout 1")
-			checkID := b.createAny(t, idverify.ProductSIMCheck, "payout 1")
-			b.advance(t, time.Minute)
-			b.reconcile(t)
+		b.advance(t, 30*time.Second)
+		b.reconcile(t)
+		before := b.get(t, "payout 1")
+		checkID := b.createAny(t, idverify.ProductSIMCheck, "payout 1")
+		b.advance(t, time.Minute)
+		b.reconcile(t)
 
-			if before.Status != "" || before.CheckID != "" {
-				t.Errorf("entry = %+v, want nothing of a check that was created before Plan", before)
-			}
-			if e := b.get(t, "payout 1"); e.CheckID != checkID || e.Status != inbox.StatusCompleted {
-				t.Errorf("entry = %+v, want the result of the check that was created after Plan", e)
-			}
-		})
-	}
+		if before.Status != "" || before.CheckID != "" {
+			t.Errorf("entry = %+v, want nothing of a check that was created before Plan", before)
+		}
+		if e := b.get(t, "payout 1"); e.CheckID != checkID || e.Status != inbox.StatusCompleted {
+			t.Errorf("entry = %+v, want the result of the check that was created after Plan", e)
+		}
+	})
 }
 
 func TestInbox_ReconcileStoresResult(t *testing.T) {
-	t.Parallel()
-	for _, d := range databases {
-		t.Run(d.name, func(t *testing.T) {
-			t.Parallel()
-			b := newWorkBackend(t, d, &inbox.Options{OnResult: insertEffect})
-			check := b.startSilent(t, matching, "sign-up 1")
-			b.open(t, check)
+	onDatabases(t, func(t *testing.T, d database) {
+		b := newWorkBackend(t, d, &inbox.Options{OnResult: insertEffect})
+		check := b.startSilent(t, matching, "sign-up 1")
+		b.open(t, check)
 
-			b.advance(t, check.TTL+30*time.Second-time.Microsecond)
-			b.reconcile(t)
-			early := b.count("phone_check.get")
-			b.advance(t, time.Microsecond)
-			b.reconcile(t)
-			b.advance(t, time.Hour)
-			b.reconcile(t)
+		b.advance(t, check.TTL+30*time.Second-time.Microsecond)
+		b.reconcile(t)
+		early := b.count("phone_check.get")
+		b.advance(t, time.Microsecond)
+		b.reconcile(t)
+		b.advance(t, time.Hour)
+		b.reconcile(t)
 
-			if reads := b.count("phone_check.get"); early != 0 || reads != 1 {
-				t.Errorf("%d reads before the callback was overdue, %d in all; want 0 and 1", early, reads)
-			}
-			if e := b.get(t, "sign-up 1"); e.Match != idverify.VerdictYes || e.Source != inbox.SourceReconcile || e.DoneAt.IsZero() {
-				t.Errorf("entry = %+v, want a processed match", e)
-			}
-			b.wantEffects(t, "sign-up 1")
-			b.wantOutcomes(t, "reconcile stored")
-		})
-	}
+		if reads := b.count("phone_check.get"); early != 0 || reads != 1 {
+			t.Errorf("%d reads before the callback was overdue, %d in all; want 0 and 1", early, reads)
+		}
+		if e := b.get(t, "sign-up 1"); e.Match != idverify.VerdictYes || e.Source != inbox.SourceReconcile || e.DoneAt.IsZero() {
+			t.Errorf("entry = %+v, want a processed match", e)
+		}
+		b.wantEffects(t, "sign-up 1")
+		b.wantOutcomes(t, "reconcile stored")
+	})
 }
 
 func TestInbox_ReconcileInProgress(t *testing.T) {
-	t.Parallel()
-	for _, d := range databases {
-		t.Run(d.name, func(t *testing.T) {
-			t.Parallel()
-			b := newWorkBackend(t, d, nil)
-			b.plan(t, idverify.ProductPhoneCheck, "sign-up 1")
-			check := b.createSilent(t, matching, "sign-up 1")
-			if err := b.inbox.Bind(t.Context(), "sign-up 1", check.CheckID, time.Second); err != nil {
-				t.Fatal(err)
-			}
+	onDatabases(t, func(t *testing.T, d database) {
+		b := newWorkBackend(t, d, nil)
+		b.plan(t, idverify.ProductPhoneCheck, "sign-up 1")
+		check := b.createSilent(t, matching, "sign-up 1")
+		if err := b.inbox.Bind(t.Context(), "sign-up 1", check.CheckID, time.Second); err != nil {
+			t.Fatal(err)
+		}
 
-			b.advance(t, 31*time.Second)
-			b.reconcile(t)
-			b.open(t, check)
-			b.advance(t, 5*time.Minute-time.Microsecond)
-			b.reconcile(t)
-			early := b.get(t, "sign-up 1")
-			b.advance(t, time.Microsecond)
-			b.reconcile(t)
+		b.advance(t, 31*time.Second)
+		b.reconcile(t)
+		b.open(t, check)
+		b.advance(t, 5*time.Minute-time.Microsecond)
+		b.reconcile(t)
+		early := b.get(t, "sign-up 1")
+		b.advance(t, time.Microsecond)
+		b.reconcile(t)
 
-			if early.Status != "" {
-				t.Errorf("entry = %+v, want no read for five minutes", early)
-			}
-			if e := b.get(t, "sign-up 1"); e.Status != inbox.StatusCompleted {
-				t.Errorf("entry = %+v, want the result", e)
-			}
-		})
-	}
+		if early.Status != "" {
+			t.Errorf("entry = %+v, want no read for five minutes", early)
+		}
+		if e := b.get(t, "sign-up 1"); e.Status != inbox.StatusCompleted {
+			t.Errorf("entry = %+v, want the result", e)
+		}
+	})
 }
 
 func TestInbox_ReconcileNotFound(t *testing.T) {
@@ -163,52 +151,44 @@ func TestInbox_ReconcileNotFound(t *testing.T) {
 }
 
 func TestInbox_ReconcileNeverCreated(t *testing.T) {
-	t.Parallel()
-	for _, d := range databases {
-		t.Run(d.name, func(t *testing.T) {
-			t.Parallel()
-			b := newWorkBackend(t, d, nil)
-			b.plan(t, idverify.ProductSubscriberCheck, "sign-up 1")
+	onDatabases(t, func(t *testing.T, d database) {
+		b := newWorkBackend(t, d, nil)
+		b.plan(t, idverify.ProductSubscriberCheck, "sign-up 1")
 
-			elapsed := b.reconcileUntilEnded(t, "sign-up 1")
-			err := b.inbox.Bind(t.Context(), "sign-up 1", "late", time.Minute)
+		elapsed := b.reconcileUntilEnded(t, "sign-up 1")
+		err := b.inbox.Bind(t.Context(), "sign-up 1", "late", time.Minute)
 
-			if e := b.get(t, "sign-up 1"); e.Status != inbox.StatusLost {
-				t.Errorf("entry = %+v, want StatusLost", e)
-			}
-			if elapsed < 15*time.Minute || elapsed > 16*time.Minute+10*time.Second {
-				t.Errorf("the entry ended %s after Plan, want 15 to 16 minutes", elapsed)
-			}
-			if !errors.Is(err, inbox.ErrConflict) {
-				t.Errorf("Bind of an ended entry = %v, want ErrConflict", err)
-			}
-		})
-	}
+		if e := b.get(t, "sign-up 1"); e.Status != inbox.StatusLost {
+			t.Errorf("entry = %+v, want StatusLost", e)
+		}
+		if elapsed < 15*time.Minute || elapsed > 16*time.Minute+10*time.Second {
+			t.Errorf("the entry ended %s after Plan, want 15 to 16 minutes", elapsed)
+		}
+		if !errors.Is(err, inbox.ErrConflict) {
+			t.Errorf("Bind of an ended entry = %v, want ErrConflict", err)
+		}
+	})
 }
 
 func TestInbox_ReconcileLiveOnly(t *testing.T) {
-	t.Parallel()
-	for _, d := range databases {
-		t.Run(d.name, func(t *testing.T) {
-			t.Parallel()
-			for product, create := range createMethods {
-				b := newWorkBackend(t, d, nil)
-				b.client = b.service.Client(idverify.WithLiveOnly())
-				b.plan(t, product, "sign-up 1")
-				b.service.Inject(sandboxfake.Match{Operation: string(product) + ".create"}, sandboxfake.Fault{Drop: true})
+	onDatabases(t, func(t *testing.T, d database) {
+		for product, create := range createMethods {
+			b := newWorkBackend(t, d, nil)
+			b.client = b.service.Client(idverify.WithLiveOnly())
+			b.plan(t, product, "sign-up 1")
+			b.service.Inject(sandboxfake.Match{Operation: string(product) + ".create"}, sandboxfake.Fault{Drop: true})
 
-				_, err := create(t.Context(), b.inbox, b.client, matching, "sign-up 1")
-				b.reconcileUntilEnded(t, "sign-up 1")
+			_, err := create(t.Context(), b.inbox, b.client, matching, "sign-up 1")
+			b.reconcileUntilEnded(t, "sign-up 1")
 
-				if !errors.Is(err, idverify.ErrOutcomeUnknown) {
-					t.Fatalf("%s: error = %v, want ErrOutcomeUnknown", product, err)
-				}
-				if e := b.get(t, "sign-up 1"); e.Status != inbox.StatusLost || e.CheckID != "" || e.Match != idverify.VerdictUnknown || e.NoSIMChange != idverify.VerdictUnknown {
-					t.Errorf("%s: entry = %+v, want StatusLost: the result of a sandbox project proves nothing", product, e)
-				}
+			if !errors.Is(err, idverify.ErrOutcomeUnknown) {
+				t.Fatalf("%s: error = %v, want ErrOutcomeUnknown", product, err)
 			}
-		})
-	}
+			if e := b.get(t, "sign-up 1"); e.Status != inbox.StatusLost || e.CheckID != "" || e.Match != idverify.VerdictUnknown || e.NoSIMChange != idverify.VerdictUnknown {
+				t.Errorf("%s: entry = %+v, want StatusLost: the result of a sandbox project proves nothing", product, e)
+			}
+		}
+	})
 }
 
 // TestInbox_ReconcileRaces changes the entry after the service has responded to Reconcile and
@@ -260,86 +240,74 @@ func TestInbox_ReconcileRaces(t *testing.T) {
 
 // A planned check that was never created must not cost many searches.
 func TestInbox_ReconcileSearchesLessOften(t *testing.T) {
-	t.Parallel()
-	for _, d := range databases {
-		t.Run(d.name, func(t *testing.T) {
-			t.Parallel()
-			b := newWorkBackend(t, d, nil)
-			b.plan(t, idverify.ProductPhoneCheck, "sign-up 1")
+	onDatabases(t, func(t *testing.T, d database) {
+		b := newWorkBackend(t, d, nil)
+		b.plan(t, idverify.ProductPhoneCheck, "sign-up 1")
 
-			for range 16 * 6 {
-				b.advance(t, 10*time.Second)
-				b.reconcile(t)
-			}
+		for range 16 * 6 {
+			b.advance(t, 10*time.Second)
+			b.reconcile(t)
+		}
 
-			if n := b.count("phone_check.list"); n != 6 {
-				t.Errorf("%d searches, want 6: after 30 s, 1½, 3, 6 and 12 minutes, and at the end", n)
-			}
-			if e := b.get(t, "sign-up 1"); e.Status != inbox.StatusLost {
-				t.Errorf("status = %q, want LOST", e.Status)
-			}
-		})
-	}
+		if n := b.count("phone_check.list"); n != 6 {
+			t.Errorf("%d searches, want 6: after 30 s, 1½, 3, 6 and 12 minutes, and at the end", n)
+		}
+		if e := b.get(t, "sign-up 1"); e.Status != inbox.StatusLost {
+			t.Errorf("status = %q, want LOST", e.Status)
+		}
+	})
 }
 
 // A backlog of one product that exceeds the rate limit must not keep the others waiting.
 func TestInbox_ReconcileOldestProductFirst(t *testing.T) {
-	t.Parallel()
-	for _, d := range databases {
-		t.Run(d.name, func(t *testing.T) {
-			t.Parallel()
-			b := newWorkBackend(t, d, nil)
-			b.plan(t, idverify.ProductSubscriberCheck, "sign-up 1")
-			checkID := b.createAny(t, idverify.ProductSubscriberCheck, "sign-up 1")
-			b.advance(t, time.Second)
-			b.plan(t, idverify.ProductPhoneCheck, "sign-in 1")
-			b.service.Inject(sandboxfake.Match{Operation: "phone_check.list", Repeat: true}, sandboxfake.Fault{Status: http.StatusTooManyRequests})
-			b.advance(t, time.Minute)
+	onDatabases(t, func(t *testing.T, d database) {
+		b := newWorkBackend(t, d, nil)
+		b.plan(t, idverify.ProductSubscriberCheck, "sign-up 1")
+		checkID := b.createAny(t, idverify.ProductSubscriberCheck, "sign-up 1")
+		b.advance(t, time.Second)
+		b.plan(t, idverify.ProductPhoneCheck, "sign-in 1")
+		b.service.Inject(sandboxfake.Match{Operation: "phone_check.list", Repeat: true}, sandboxfake.Fault{Status: http.StatusTooManyRequests})
+		b.advance(t, time.Minute)
 
-			err := b.inbox.Reconcile(t.Context(), b.client)
+		err := b.inbox.Reconcile(t.Context(), b.client)
 
-			if !errors.Is(err, idverify.ErrRateLimited) {
-				t.Errorf("error = %v, want ErrRateLimited", err)
-			}
-			if e := b.get(t, "sign-up 1"); e.CheckID != checkID {
-				t.Errorf("entry = %+v, want the check that waits longest to be found", e)
-			}
-		})
-	}
+		if !errors.Is(err, idverify.ErrRateLimited) {
+			t.Errorf("error = %v, want ErrRateLimited", err)
+		}
+		if e := b.get(t, "sign-up 1"); e.CheckID != checkID {
+			t.Errorf("entry = %+v, want the check that waits longest to be found", e)
+		}
+	})
 }
 
 // Entries whose result your function rejects must not delay the others.
 func TestInbox_ReconcilePoison(t *testing.T) {
-	t.Parallel()
-	for _, d := range databases {
-		t.Run(d.name, func(t *testing.T) {
-			t.Parallel()
-			b := newWorkBackend(t, d, &inbox.Options{OnResult: func(ctx context.Context, tx *sql.Tx, e inbox.Entry) error {
-				if strings.HasPrefix(e.Reference, "poison") {
-					return errors.New("invalid customer record")
-				}
-				return insertEffect(ctx, tx, e)
-			}})
-			for n := range 5 {
-				b.open(t, b.startSilent(t, matching, fmt.Sprint("poison ", n)))
+	onDatabases(t, func(t *testing.T, d database) {
+		b := newWorkBackend(t, d, &inbox.Options{OnResult: func(ctx context.Context, tx *sql.Tx, e inbox.Entry) error {
+			if strings.HasPrefix(e.Reference, "poison") {
+				return errors.New("invalid customer record")
 			}
-			b.open(t, b.startSilent(t, matching, "sign-up 1"))
-			b.advance(t, time.Hour)
+			return insertEffect(ctx, tx, e)
+		}})
+		for n := range 5 {
+			b.open(t, b.startSilent(t, matching, fmt.Sprint("poison ", n)))
+		}
+		b.open(t, b.startSilent(t, matching, "sign-up 1"))
+		b.advance(t, time.Hour)
 
-			err := b.inbox.Reconcile(t.Context(), b.client)
+		err := b.inbox.Reconcile(t.Context(), b.client)
 
-			if err == nil || !strings.Contains(err.Error(), "invalid customer record") {
-				t.Errorf("error = %v, want that of OnResult", err)
-			}
-			b.wantEffects(t, "sign-up 1")
-			before := b.count("phone_check.get")
-			b.advance(t, 9*time.Minute)
-			b.reconcile(t)
-			if n := b.count("phone_check.get") - before; n != 0 {
-				t.Errorf("%d reads within ten minutes of a failure, want none", n)
-			}
-		})
-	}
+		if err == nil || !strings.Contains(err.Error(), "invalid customer record") {
+			t.Errorf("error = %v, want that of OnResult", err)
+		}
+		b.wantEffects(t, "sign-up 1")
+		before := b.count("phone_check.get")
+		b.advance(t, 9*time.Minute)
+		b.reconcile(t)
+		if n := b.count("phone_check.get") - before; n != 0 {
+			t.Errorf("%d reads within ten minutes of a failure, want none", n)
+		}
+	})
 }
 
 func TestInbox_ReconcileOutage(t *testing.T) {
@@ -383,138 +351,118 @@ func TestInbox_ReconcileOutage(t *testing.T) {
 }
 
 func TestInbox_ReconcileRateLimited(t *testing.T) {
-	t.Parallel()
-	for _, d := range databases {
-		t.Run(d.name, func(t *testing.T) {
-			t.Parallel()
-			b := newWorkBackend(t, d, nil)
-			b.startSilent(t, matching, "sign-up 1")
-			b.startSilent(t, matching, "sign-up 2")
-			b.plan(t, idverify.ProductSIMCheck, "payout 1")
-			b.advance(t, time.Hour)
-			before := len(b.service.Requests())
-			b.service.Inject(sandboxfake.Match{Repeat: true}, sandboxfake.Fault{Status: http.StatusTooManyRequests})
+	onDatabases(t, func(t *testing.T, d database) {
+		b := newWorkBackend(t, d, nil)
+		b.startSilent(t, matching, "sign-up 1")
+		b.startSilent(t, matching, "sign-up 2")
+		b.plan(t, idverify.ProductSIMCheck, "payout 1")
+		b.advance(t, time.Hour)
+		before := len(b.service.Requests())
+		b.service.Inject(sandboxfake.Match{Repeat: true}, sandboxfake.Fault{Status: http.StatusTooManyRequests})
 
-			err := b.inbox.Reconcile(t.Context(), b.client)
+		err := b.inbox.Reconcile(t.Context(), b.client)
 
-			if n := len(b.service.Requests()) - before; !errors.Is(err, idverify.ErrRateLimited) || n > 2 {
-				t.Errorf("error = %v after %d requests, want ErrRateLimited after one and its token", err, n)
-			}
-		})
-	}
+		if n := len(b.service.Requests()) - before; !errors.Is(err, idverify.ErrRateLimited) || n > 2 {
+			t.Errorf("error = %v after %d requests, want ErrRateLimited after one and its token", err, n)
+		}
+	})
 }
 
 func TestInbox_ReconcileContinues(t *testing.T) {
-	t.Parallel()
-	for _, d := range databases {
-		t.Run(d.name, func(t *testing.T) {
-			t.Parallel()
-			b := newWorkBackend(t, d, nil)
-			for n := range 10 {
-				b.open(t, b.startSilent(t, matching, fmt.Sprint("sign-up ", n)))
-				b.plan(t, idverify.ProductSIMCheck, fmt.Sprint("payout ", n))
-				b.createAny(t, idverify.ProductSubscriberCheck, fmt.Sprint("other ", n))
-			}
-			b.advance(t, time.Hour)
-			failing := sandboxfake.Fault{Status: http.StatusInternalServerError}
-			b.service.Inject(sandboxfake.Match{Operation: "phone_check.get", Repeat: true}, failing, failing, sandboxfake.Fault{})
-			b.service.Inject(sandboxfake.Match{Operation: "sim_check.list", Repeat: true}, sandboxfake.Fault{Status: http.StatusForbidden})
-			b.plan(t, idverify.ProductSubscriberCheck, "other")
-			b.advance(t, time.Hour)
+	onDatabases(t, func(t *testing.T, d database) {
+		b := newWorkBackend(t, d, nil)
+		for n := range 10 {
+			b.open(t, b.startSilent(t, matching, fmt.Sprint("sign-up ", n)))
+			b.plan(t, idverify.ProductSIMCheck, fmt.Sprint("payout ", n))
+			b.createAny(t, idverify.ProductSubscriberCheck, fmt.Sprint("other ", n))
+		}
+		b.advance(t, time.Hour)
+		failing := sandboxfake.Fault{Status: http.StatusInternalServerError}
+		b.service.Inject(sandboxfake.Match{Operation: "phone_check.get", Repeat: true}, failing, failing, sandboxfake.Fault{})
+		b.service.Inject(sandboxfake.Match{Operation: "sim_check.list", Repeat: true}, sandboxfake.Fault{Status: http.StatusForbidden})
+		b.plan(t, idverify.ProductSubscriberCheck, "other")
+		b.advance(t, time.Hour)
 
-			err := b.inbox.Reconcile(t.Context(), b.client)
+		err := b.inbox.Reconcile(t.Context(), b.client)
 
-			if !errors.Is(err, idverify.ErrForbidden) {
-				t.Errorf("error = %v, want that of the failing product too", err)
-			}
-			// Two of three reads of PhoneChecks failed. All but three reads of SIMChecks are due.
-			b.wantStats(t, inbox.Stats{Pending: 4, InProgress: 17, Overdue: 7})
-			if e := b.get(t, "other"); e.Status != inbox.StatusLost {
-				t.Errorf("entry = %+v, want it to be read although another product fails", e)
-			}
-		})
-	}
+		if !errors.Is(err, idverify.ErrForbidden) {
+			t.Errorf("error = %v, want that of the failing product too", err)
+		}
+		// Two of three reads of PhoneChecks failed. All but three reads of SIMChecks are due.
+		b.wantStats(t, inbox.Stats{Pending: 4, InProgress: 17, Overdue: 7})
+		if e := b.get(t, "other"); e.Status != inbox.StatusLost {
+			t.Errorf("entry = %+v, want it to be read although another product fails", e)
+		}
+	})
 }
 
 func TestInbox_ReconcileCanceled(t *testing.T) {
-	t.Parallel()
-	for _, d := range databases {
-		t.Run(d.name, func(t *testing.T) {
-			t.Parallel()
-			b := newWorkBackend(t, d, nil)
-			b.open(t, b.startSilent(t, matching, "sign-up 1"))
-			b.advance(t, time.Hour)
-			ctx, cancel := context.WithCancel(t.Context())
-			b.meanwhile(t, cancel)
+	onDatabases(t, func(t *testing.T, d database) {
+		b := newWorkBackend(t, d, nil)
+		b.open(t, b.startSilent(t, matching, "sign-up 1"))
+		b.advance(t, time.Hour)
+		ctx, cancel := context.WithCancel(t.Context())
+		b.meanwhile(t, cancel)
 
-			err := b.inbox.Reconcile(ctx, b.client)
+		err := b.inbox.Reconcile(ctx, b.client)
 
-			if !errors.Is(err, context.Canceled) {
-				t.Errorf("error = %v, want context.Canceled", err)
-			}
-			b.wantOutcomes(t)
-		})
-	}
+		if !errors.Is(err, context.Canceled) {
+			t.Errorf("error = %v, want context.Canceled", err)
+		}
+		b.wantOutcomes(t)
+	})
 }
 
 func TestInbox_ReconcileConcurrent(t *testing.T) {
-	t.Parallel()
 	const checks = 20
-	for _, d := range databases {
-		t.Run(d.name, func(t *testing.T) {
-			t.Parallel()
-			b := newWorkBackend(t, d, &inbox.Options{OnResult: insertEffect})
-			var want []string
-			for n := range checks {
-				want = append(want, fmt.Sprintf("sign-up %02d", n))
-				b.open(t, b.startSilent(t, matching, want[n]))
-			}
-			b.advance(t, time.Hour)
+	onDatabases(t, func(t *testing.T, d database) {
+		b := newWorkBackend(t, d, &inbox.Options{OnResult: insertEffect})
+		var want []string
+		for n := range checks {
+			want = append(want, fmt.Sprintf("sign-up %02d", n))
+			b.open(t, b.startSilent(t, matching, want[n]))
+		}
+		b.advance(t, time.Hour)
 
-			var all sync.WaitGroup
-			for range 4 {
-				all.Go(func() {
-					if err := b.inbox.Reconcile(t.Context(), b.client); err != nil {
-						t.Error(err)
-					}
-				})
-			}
-			all.Wait()
+		var all sync.WaitGroup
+		for range 4 {
+			all.Go(func() {
+				if err := b.inbox.Reconcile(t.Context(), b.client); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		all.Wait()
 
-			b.wantEffects(t, want...)
-			if reads := b.count("phone_check.get"); reads != checks {
-				t.Errorf("%d reads of %d checks, want one each", reads, checks)
-			}
-		})
-	}
+		b.wantEffects(t, want...)
+		if reads := b.count("phone_check.get"); reads != checks {
+			t.Errorf("%d reads of %d checks, want one each", reads, checks)
+		}
+	})
 }
 
 func TestInbox_ReconcileBacklog(t *testing.T) {
-	t.Parallel()
 	const entries = 1000
-	for _, d := range databases {
-		t.Run(d.name, func(t *testing.T) {
-			t.Parallel()
-			b := newWorkBackend(t, d, nil)
-			tx, err := b.db.BeginTx(t.Context(), nil)
-			if err != nil {
+	onDatabases(t, func(t *testing.T, d database) {
+		b := newWorkBackend(t, d, nil)
+		tx, err := b.db.BeginTx(t.Context(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for n := range entries {
+			if err := b.inbox.Plan(t.Context(), tx, idverify.ProductPhoneCheck, fmt.Sprint("sign-up ", n)); err != nil {
 				t.Fatal(err)
 			}
-			for n := range entries {
-				if err := b.inbox.Plan(t.Context(), tx, idverify.ProductPhoneCheck, fmt.Sprint("sign-up ", n)); err != nil {
-					t.Fatal(err)
-				}
-			}
-			if err := tx.Commit(); err != nil {
-				t.Fatal(err)
-			}
-			b.advance(t, 15*time.Minute)
+		}
+		if err := tx.Commit(); err != nil {
+			t.Fatal(err)
+		}
+		b.advance(t, 15*time.Minute)
 
-			b.reconcile(t)
+		b.reconcile(t)
 
-			b.wantStats(t, inbox.Stats{Pending: entries})
-		})
-	}
+		b.wantStats(t, inbox.Stats{Pending: entries})
+	})
 }
 
 // reconcile calls Reconcile, which must succeed.

@@ -16,54 +16,50 @@ import (
 )
 
 func TestInbox_Start(t *testing.T) {
-	t.Parallel()
-	for _, d := range databases {
-		t.Run(d.name, func(t *testing.T) {
-			t.Parallel()
-			source := d.source(t)
-			synctest.Test(t, func(t *testing.T) {
-				service := sandboxfake.New(t, sandboxfake.WithInMemory())
-				db := openDB(t, d.driver, source)
-				events := make(chan inbox.Event, 10)
-				checks := newInbox(t, db, d.dialect, &inbox.Options{Observe: func(_ context.Context, e inbox.Event) { events <- e }})
-				storeResult(t, db, checks, "old")
-				<-events
-				if found, err := checks.WorkOnce(t.Context(), func(context.Context, *sql.Tx, inbox.Entry) error { return nil }); !found || err != nil {
-					t.Fatal(found, err)
-				}
-				<-events
-				time.Sleep(31 * 24 * time.Hour)
-				planTx(t, db, checks, "sign-up 1")
-				planned := time.Now()
-				called, working := make(chan string, 1), false
+	onDatabases(t, func(t *testing.T, d database) {
+		source := d.source(t)
+		synctest.Test(t, func(t *testing.T) {
+			service := sandboxfake.New(t, sandboxfake.WithInMemory())
+			db := openDB(t, d.driver, source)
+			events := make(chan inbox.Event, 10)
+			checks := newInbox(t, db, d.dialect, &inbox.Options{Observe: func(_ context.Context, e inbox.Event) { events <- e }})
+			storeResult(t, db, checks, "old")
+			<-events
+			if found, err := checks.WorkOnce(t.Context(), func(context.Context, *sql.Tx, inbox.Entry) error { return nil }); !found || err != nil {
+				t.Fatal(found, err)
+			}
+			<-events
+			time.Sleep(31 * 24 * time.Hour)
+			planTx(t, db, checks, "sign-up 1")
+			planned := time.Now()
+			called, working := make(chan string, 1), false
 
-				stop := checks.Start(t.Context(), service.Client(), func(ctx context.Context, _ *sql.Tx, e inbox.Entry) error {
-					working = true
-					called <- e.Reference
-					<-ctx.Done()
-					time.Sleep(time.Second) // only Work may wait for it
-					working = false
-					return ctx.Err()
-				})
-				e, processed := <-events, <-called
-				elapsed := time.Since(planned)
-				stop()
-
-				if e.Operation != "reconcile" || e.Outcome != inbox.OutcomeLost || elapsed > 16*time.Minute+10*time.Second {
-					t.Errorf("event %+v after %s, want the end of the planned check within 16 minutes", e, elapsed)
-				}
-				if processed != "sign-up 1" || working {
-					t.Errorf("processed %q, still working %v; want the planned check, and a stop that waits", processed, working)
-				}
-				if n, err := checks.Stats(t.Context()); err != nil || n.Pending != 1 {
-					t.Errorf("%+v, %v; want the canceled result pending", n, err)
-				}
-				if _, err := checks.Get(t.Context(), "old"); err == nil {
-					t.Error("the old entry is not deleted")
-				}
+			stop := checks.Start(t.Context(), service.Client(), func(ctx context.Context, _ *sql.Tx, e inbox.Entry) error {
+				working = true
+				called <- e.Reference
+				<-ctx.Done()
+				time.Sleep(time.Second) // only Work may wait for it
+				working = false
+				return ctx.Err()
 			})
+			e, processed := <-events, <-called
+			elapsed := time.Since(planned)
+			stop()
+
+			if e.Operation != "reconcile" || e.Outcome != inbox.OutcomeLost || elapsed > 16*time.Minute+10*time.Second {
+				t.Errorf("event %+v after %s, want the end of the planned check within 16 minutes", e, elapsed)
+			}
+			if processed != "sign-up 1" || working {
+				t.Errorf("processed %q, still working %v; want the planned check, and a stop that waits", processed, working)
+			}
+			if n, err := checks.Stats(t.Context()); err != nil || n.Pending != 1 {
+				t.Errorf("%+v, %v; want the canceled result pending", n, err)
+			}
+			if _, err := checks.Get(t.Context(), "old"); err == nil {
+				t.Error("the old entry is not deleted")
+			}
 		})
-	}
+	})
 }
 
 // Start works without a function, and rejects one that would never be called.
@@ -88,58 +84,50 @@ func TestInbox_StartWithOnResult(t *testing.T) {
 }
 
 func TestInbox_Purge(t *testing.T) {
-	t.Parallel()
 	const old = 1234 // entries, in three batches
-	for _, d := range databases {
-		t.Run(d.name, func(t *testing.T) {
-			t.Parallel()
-			b := newWorkBackend(t, d, &inbox.Options{MaxAttempts: 1, Retention: 24 * time.Hour})
-			b.result(t, "stopped")
-			b.workOnce(t, func(context.Context, *sql.Tx, inbox.Entry) error { return errEffect })
-			b.result(t, "pending")
-			b.plan(t, idverify.ProductPhoneCheck, "in progress")
-			b.insertDone(t, old)
+	onDatabases(t, func(t *testing.T, d database) {
+		b := newWorkBackend(t, d, &inbox.Options{MaxAttempts: 1, Retention: 24 * time.Hour})
+		b.result(t, "stopped")
+		b.workOnce(t, func(context.Context, *sql.Tx, inbox.Entry) error { return errEffect })
+		b.result(t, "pending")
+		b.plan(t, idverify.ProductPhoneCheck, "in progress")
+		b.insertDone(t, old)
 
-			b.advance(t, 24*time.Hour)
-			early, err := b.inbox.Purge(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
-			b.insertDone(t, 1)
-			b.advance(t, time.Microsecond)
-			deleted, err := b.inbox.Purge(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
+		b.advance(t, 24*time.Hour)
+		early, err := b.inbox.Purge(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.insertDone(t, 1)
+		b.advance(t, time.Microsecond)
+		deleted, err := b.inbox.Purge(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
 
-			if early != 0 || deleted != old {
-				t.Errorf("%d entries deleted within the retention time and %d after it, want 0 and %d", early, deleted, old)
-			}
-			b.wantEntries(t, 4)
-			for _, reference := range []string{"stopped", "pending", "in progress"} {
-				b.get(t, reference)
-			}
-		})
-	}
+		if early != 0 || deleted != old {
+			t.Errorf("%d entries deleted within the retention time and %d after it, want 0 and %d", early, deleted, old)
+		}
+		b.wantEntries(t, 4)
+		for _, reference := range []string{"stopped", "pending", "in progress"} {
+			b.get(t, reference)
+		}
+	})
 }
 
 func TestInbox_PurgeNever(t *testing.T) {
-	t.Parallel()
-	for _, d := range databases {
-		t.Run(d.name, func(t *testing.T) {
-			t.Parallel()
-			b := newWorkBackend(t, d, &inbox.Options{Retention: -1})
-			b.insertDone(t, 3)
-			b.advance(t, 1000*24*time.Hour)
+	onDatabases(t, func(t *testing.T, d database) {
+		b := newWorkBackend(t, d, &inbox.Options{Retention: -1})
+		b.insertDone(t, 3)
+		b.advance(t, 1000*24*time.Hour)
 
-			deleted, err := b.inbox.Purge(t.Context())
+		deleted, err := b.inbox.Purge(t.Context())
 
-			if deleted != 0 || err != nil {
-				t.Errorf("%d entries deleted, error %v, want none", deleted, err)
-			}
-			b.wantEntries(t, 3)
-		})
-	}
+		if deleted != 0 || err != nil {
+			t.Errorf("%d entries deleted, error %v, want none", deleted, err)
+		}
+		b.wantEntries(t, 3)
+	})
 }
 
 // insertDone inserts n entries that are processed now.

@@ -21,33 +21,29 @@ import (
 )
 
 func TestInbox_WorkCommitsEffects(t *testing.T) {
-	t.Parallel()
-	for _, d := range databases {
-		t.Run(d.name, func(t *testing.T) {
-			t.Parallel()
-			b := newWorkBackend(t, d, nil)
-			b.result(t, "sign-up 1")
+	onDatabases(t, func(t *testing.T, d database) {
+		b := newWorkBackend(t, d, nil)
+		b.result(t, "sign-up 1")
 
-			var got inbox.Entry
-			found := b.workOnce(t, func(ctx context.Context, tx *sql.Tx, e inbox.Entry) error {
-				got = e
-				return insertEffect(ctx, tx, e)
-			})
-			again := b.workOnce(t, insertEffect)
-
-			if !found || got.Match != idverify.VerdictYes || got.Reference != "sign-up 1" || got.Attempts != 1 {
-				t.Errorf("found = %t, entry = %+v, want the result at the first attempt", found, got)
-			}
-			if again {
-				t.Error("the result was processed twice")
-			}
-			b.wantEffects(t, "sign-up 1")
-			if e := b.get(t, "sign-up 1"); !e.DoneAt.Equal(b.service.Now()) {
-				t.Errorf("DoneAt = %s, want now", e.DoneAt)
-			}
-			b.wantStats(t, inbox.Stats{})
+		var got inbox.Entry
+		found := b.workOnce(t, func(ctx context.Context, tx *sql.Tx, e inbox.Entry) error {
+			got = e
+			return insertEffect(ctx, tx, e)
 		})
-	}
+		again := b.workOnce(t, insertEffect)
+
+		if !found || got.Match != idverify.VerdictYes || got.Reference != "sign-up 1" || got.Attempts != 1 {
+			t.Errorf("found = %t, entry = %+v, want the result at the first attempt", found, got)
+		}
+		if again {
+			t.Error("the result was processed twice")
+		}
+		b.wantEffects(t, "sign-up 1")
+		if e := b.get(t, "sign-up 1"); !e.DoneAt.Equal(b.service.Now()) {
+			t.Errorf("DoneAt = %s, want now", e.DoneAt)
+		}
+		b.wantStats(t, inbox.Stats{})
+	})
 }
 
 func TestInbox_WorkRollsBack(t *testing.T) {
@@ -84,73 +80,65 @@ func TestInbox_WorkRollsBack(t *testing.T) {
 }
 
 func TestInbox_WorkPauses(t *testing.T) {
-	t.Parallel()
 	var want []time.Duration
 	for pause := time.Second; len(want) < 19; pause *= 2 {
 		want = append(want, min(pause, 10*time.Minute))
 	}
-	for _, d := range databases {
-		t.Run(d.name, func(t *testing.T) {
-			t.Parallel()
-			b := newWorkBackend(t, d, nil)
-			b.result(t, "sign-up 1")
-			fail := func(context.Context, *sql.Tx, inbox.Entry) error { return errEffect }
+	onDatabases(t, func(t *testing.T, d database) {
+		b := newWorkBackend(t, d, nil)
+		b.result(t, "sign-up 1")
+		fail := func(context.Context, *sql.Tx, inbox.Entry) error { return errEffect }
 
-			if !b.workOnce(t, fail) {
-				t.Fatal("no first attempt")
-			}
-			for n, pause := range want {
-				b.advance(t, pause-time.Microsecond)
-				if b.workOnce(t, fail) {
-					t.Fatalf("attempt %d started early", n+2)
-				}
-				b.advance(t, time.Microsecond)
-				if !b.workOnce(t, fail) {
-					t.Fatalf("no attempt %d after %s", n+2, pause)
-				}
-			}
-			stoppedAt := b.service.Now()
-			b.wantStats(t, inbox.Stats{Stopped: 1})
-			b.advance(t, 24*time.Hour)
+		if !b.workOnce(t, fail) {
+			t.Fatal("no first attempt")
+		}
+		for n, pause := range want {
+			b.advance(t, pause-time.Microsecond)
 			if b.workOnce(t, fail) {
-				t.Error("attempt of a stopped entry")
+				t.Fatalf("attempt %d started early", n+2)
 			}
+			b.advance(t, time.Microsecond)
+			if !b.workOnce(t, fail) {
+				t.Fatalf("no attempt %d after %s", n+2, pause)
+			}
+		}
+		stoppedAt := b.service.Now()
+		b.wantStats(t, inbox.Stats{Stopped: 1})
+		b.advance(t, 24*time.Hour)
+		if b.workOnce(t, fail) {
+			t.Error("attempt of a stopped entry")
+		}
 
-			stopped, err := b.inbox.Stopped(t.Context(), 10)
-			if err != nil || len(stopped) != 1 || stopped[0].Attempts != 20 || !stopped[0].StoppedAt.Equal(stoppedAt) {
-				t.Errorf("stopped = %+v, %v, want the entry after 20 attempts", stopped, err)
-			}
-			outcomes := b.outcomes()
-			if len(outcomes) != 20 || outcomes[18] != "work failed" || outcomes[19] != "work stopped" {
-				t.Errorf("events = %q, want 19 failed attempts and a stopped one", outcomes)
-			}
-		})
-	}
+		stopped, err := b.inbox.Stopped(t.Context(), 10)
+		if err != nil || len(stopped) != 1 || stopped[0].Attempts != 20 || !stopped[0].StoppedAt.Equal(stoppedAt) {
+			t.Errorf("stopped = %+v, %v, want the entry after 20 attempts", stopped, err)
+		}
+		outcomes := b.outcomes()
+		if len(outcomes) != 20 || outcomes[18] != "work failed" || outcomes[19] != "work stopped" {
+			t.Errorf("events = %q, want 19 failed attempts and a stopped one", outcomes)
+		}
+	})
 }
 
 func TestInbox_WorkMeasuresPauseFromFailure(t *testing.T) {
-	t.Parallel()
-	for _, d := range databases {
-		t.Run(d.name, func(t *testing.T) {
-			t.Parallel()
-			b := newWorkBackend(t, d, nil)
-			b.result(t, "sign-up 1")
-			slow := func(context.Context, *sql.Tx, inbox.Entry) error {
-				b.advance(t, time.Minute)
-				return errEffect
-			}
+	onDatabases(t, func(t *testing.T, d database) {
+		b := newWorkBackend(t, d, nil)
+		b.result(t, "sign-up 1")
+		slow := func(context.Context, *sql.Tx, inbox.Entry) error {
+			b.advance(t, time.Minute)
+			return errEffect
+		}
 
-			b.workOnce(t, slow)
+		b.workOnce(t, slow)
 
-			if b.workOnce(t, slow) {
-				t.Error("attempt without a pause")
-			}
-			b.advance(t, time.Second)
-			if !b.workOnce(t, slow) {
-				t.Error("no attempt after the pause")
-			}
-		})
-	}
+		if b.workOnce(t, slow) {
+			t.Error("attempt without a pause")
+		}
+		b.advance(t, time.Second)
+		if !b.workOnce(t, slow) {
+			t.Error("no attempt after the pause")
+		}
+	})
 }
 
 // A result was stored while a clock was ahead, and the clock was then corrected.
@@ -199,292 +187,260 @@ func TestInbox_WorkClockBehind(t *testing.T) {
 }
 
 func TestInbox_Retry(t *testing.T) {
-	t.Parallel()
-	for _, d := range databases {
-		t.Run(d.name, func(t *testing.T) {
-			t.Parallel()
-			b := newWorkBackend(t, d, &inbox.Options{MaxAttempts: 1})
-			b.result(t, "sign-up 1")
-			b.result(t, "sign-up 2")
-			b.workOnce(t, func(context.Context, *sql.Tx, inbox.Entry) error { return errEffect })
+	onDatabases(t, func(t *testing.T, d database) {
+		b := newWorkBackend(t, d, &inbox.Options{MaxAttempts: 1})
+		b.result(t, "sign-up 1")
+		b.result(t, "sign-up 2")
+		b.workOnce(t, func(context.Context, *sql.Tx, inbox.Entry) error { return errEffect })
 
-			if err := b.inbox.Retry(t.Context(), "sign-up 2"); !errors.Is(err, inbox.ErrNotFound) {
-				t.Errorf("retry of an entry that has not stopped: %v, want ErrNotFound", err)
-			}
-			if err := b.inbox.Retry(t.Context(), "sign-up 1"); err != nil {
-				t.Fatal(err)
-			}
-			for b.workOnce(t, insertEffect) {
-			}
+		if err := b.inbox.Retry(t.Context(), "sign-up 2"); !errors.Is(err, inbox.ErrNotFound) {
+			t.Errorf("retry of an entry that has not stopped: %v, want ErrNotFound", err)
+		}
+		if err := b.inbox.Retry(t.Context(), "sign-up 1"); err != nil {
+			t.Fatal(err)
+		}
+		for b.workOnce(t, insertEffect) {
+		}
 
-			b.wantEffects(t, "sign-up 1", "sign-up 2")
-			if e := b.get(t, "sign-up 1"); e.Attempts != 1 || !e.StoppedAt.IsZero() {
-				t.Errorf("entry = %+v, want it as if it had not stopped", e)
-			}
-			b.wantStats(t, inbox.Stats{})
-		})
-	}
+		b.wantEffects(t, "sign-up 1", "sign-up 2")
+		if e := b.get(t, "sign-up 1"); e.Attempts != 1 || !e.StoppedAt.IsZero() {
+			t.Errorf("entry = %+v, want it as if it had not stopped", e)
+		}
+		b.wantStats(t, inbox.Stats{})
+	})
 }
 
 func TestInbox_WorkContinuesAfterFailure(t *testing.T) {
-	t.Parallel()
-	for _, d := range databases {
-		t.Run(d.name, func(t *testing.T) {
-			t.Parallel()
-			b := newWorkBackend(t, d, nil)
-			for n := range 5 {
-				b.result(t, fmt.Sprint("sign-up ", n))
-			}
+	onDatabases(t, func(t *testing.T, d database) {
+		b := newWorkBackend(t, d, nil)
+		for n := range 5 {
+			b.result(t, fmt.Sprint("sign-up ", n))
+		}
 
-			calls := 0
-			for b.workOnce(t, func(ctx context.Context, tx *sql.Tx, e inbox.Entry) error {
-				if calls++; e.Reference == "sign-up 0" || e.Reference == "sign-up 3" {
-					return errEffect
-				}
-				return insertEffect(ctx, tx, e)
-			}) {
+		calls := 0
+		for b.workOnce(t, func(ctx context.Context, tx *sql.Tx, e inbox.Entry) error {
+			if calls++; e.Reference == "sign-up 0" || e.Reference == "sign-up 3" {
+				return errEffect
 			}
+			return insertEffect(ctx, tx, e)
+		}) {
+		}
 
-			if calls != 5 {
-				t.Errorf("%d calls, want one for each entry", calls)
-			}
-			b.wantEffects(t, "sign-up 1", "sign-up 2", "sign-up 4")
-		})
-	}
+		if calls != 5 {
+			t.Errorf("%d calls, want one for each entry", calls)
+		}
+		b.wantEffects(t, "sign-up 1", "sign-up 2", "sign-up 4")
+	})
 }
 
 // TestInbox_WorkCountsKilled ends the goroutine of Work in the function, as the end of a process
 // does: nothing after the function runs.
 func TestInbox_WorkCountsKilled(t *testing.T) {
-	t.Parallel()
-	for _, d := range databases {
-		t.Run(d.name, func(t *testing.T) {
-			t.Parallel()
-			b := newWorkBackend(t, d, &inbox.Options{MaxAttempts: 2})
-			b.result(t, "sign-up 1")
-			b.result(t, "sign-up 2")
-			killed := func() {
-				var all sync.WaitGroup
-				all.Go(func() {
-					_, _ = b.inbox.WorkOnce(t.Context(), func(ctx context.Context, tx *sql.Tx, e inbox.Entry) error {
-						if err := insertEffect(ctx, tx, e); err != nil {
-							t.Error(err)
-						}
-						runtime.Goexit()
-						return nil
-					})
+	onDatabases(t, func(t *testing.T, d database) {
+		b := newWorkBackend(t, d, &inbox.Options{MaxAttempts: 2})
+		b.result(t, "sign-up 1")
+		b.result(t, "sign-up 2")
+		killed := func() {
+			var all sync.WaitGroup
+			all.Go(func() {
+				_, _ = b.inbox.WorkOnce(t.Context(), func(ctx context.Context, tx *sql.Tx, e inbox.Entry) error {
+					if err := insertEffect(ctx, tx, e); err != nil {
+						t.Error(err)
+					}
+					runtime.Goexit()
+					return nil
 				})
-				all.Wait()
-			}
+			})
+			all.Wait()
+		}
 
-			killed()
-			if e := b.get(t, "sign-up 1"); e.Attempts != 1 || !e.DoneAt.IsZero() {
-				t.Errorf("entry = %+v, want one attempt and no success", e)
-			}
-			b.workOnce(t, insertEffect)
-			b.wantEffects(t, "sign-up 2")
-			if b.workOnce(t, insertEffect) {
-				t.Error("attempt without a pause")
-			}
-			b.advance(t, time.Second)
-			killed()
-			b.advance(t, 2*time.Second)
-			if !b.workOnce(t, insertEffect) {
-				t.Error("the entry was not stopped")
-			}
+		killed()
+		if e := b.get(t, "sign-up 1"); e.Attempts != 1 || !e.DoneAt.IsZero() {
+			t.Errorf("entry = %+v, want one attempt and no success", e)
+		}
+		b.workOnce(t, insertEffect)
+		b.wantEffects(t, "sign-up 2")
+		if b.workOnce(t, insertEffect) {
+			t.Error("attempt without a pause")
+		}
+		b.advance(t, time.Second)
+		killed()
+		b.advance(t, 2*time.Second)
+		if !b.workOnce(t, insertEffect) {
+			t.Error("the entry was not stopped")
+		}
 
-			b.wantEffects(t, "sign-up 2")
-			b.wantStats(t, inbox.Stats{Stopped: 1})
-			if e := b.get(t, "sign-up 1"); e.Attempts != 2 {
-				t.Errorf("%d attempts, want 2", e.Attempts)
-			}
-			if diff := cmp.Diff([]string{"work done", "work stopped"}, b.outcomes()); diff != "" {
-				t.Errorf("events (-want +got):\n%s", diff)
-			}
-		})
-	}
+		b.wantEffects(t, "sign-up 2")
+		b.wantStats(t, inbox.Stats{Stopped: 1})
+		if e := b.get(t, "sign-up 1"); e.Attempts != 2 {
+			t.Errorf("%d attempts, want 2", e.Attempts)
+		}
+		if diff := cmp.Diff([]string{"work done", "work stopped"}, b.outcomes()); diff != "" {
+			t.Errorf("events (-want +got):\n%s", diff)
+		}
+	})
 }
 
 func TestInbox_WorkShutdown(t *testing.T) {
-	t.Parallel()
-	for _, d := range databases {
-		t.Run(d.name, func(t *testing.T) {
-			t.Parallel()
-			b := newWorkBackend(t, d, nil)
-			b.result(t, "sign-up 1")
-			b.result(t, "sign-up 2")
+	onDatabases(t, func(t *testing.T, d database) {
+		b := newWorkBackend(t, d, nil)
+		b.result(t, "sign-up 1")
+		b.result(t, "sign-up 2")
 
-			ctx, shutDown := context.WithCancel(t.Context())
-			err := b.inbox.Work(ctx, func(ctx context.Context, _ *sql.Tx, _ inbox.Entry) error {
-				shutDown()
-				return ctx.Err()
-			})
-			if e := b.get(t, "sign-up 1"); err != nil || e.Attempts != 0 || !e.DoneAt.IsZero() {
-				t.Errorf("failure at shutdown: error %v, entry %+v, want an attempt that does not count", err, e)
-			}
-			for range 2 {
-				ctx, shutDown = context.WithCancel(t.Context())
-				err = b.inbox.Work(ctx, func(ctx context.Context, tx *sql.Tx, e inbox.Entry) error {
-					shutDown()
-					return insertEffect(context.WithoutCancel(ctx), tx, e)
-				})
-				if err != nil {
-					t.Errorf("Work = %v, want nil", err)
-				}
-			}
-
-			b.wantEffects(t, "sign-up 1", "sign-up 2")
-			if diff := cmp.Diff([]string{"work done", "work done"}, b.outcomes()); diff != "" {
-				t.Errorf("events (-want +got):\n%s", diff)
-			}
-			if err := b.inbox.Work(ctx, insertEffect); err != nil {
-				t.Errorf("Work with an ended context = %v, want nil", err)
-			}
+		ctx, shutDown := context.WithCancel(t.Context())
+		err := b.inbox.Work(ctx, func(ctx context.Context, _ *sql.Tx, _ inbox.Entry) error {
+			shutDown()
+			return ctx.Err()
 		})
-	}
+		if e := b.get(t, "sign-up 1"); err != nil || e.Attempts != 0 || !e.DoneAt.IsZero() {
+			t.Errorf("failure at shutdown: error %v, entry %+v, want an attempt that does not count", err, e)
+		}
+		for range 2 {
+			ctx, shutDown = context.WithCancel(t.Context())
+			err = b.inbox.Work(ctx, func(ctx context.Context, tx *sql.Tx, e inbox.Entry) error {
+				shutDown()
+				return insertEffect(context.WithoutCancel(ctx), tx, e)
+			})
+			if err != nil {
+				t.Errorf("Work = %v, want nil", err)
+			}
+		}
+
+		b.wantEffects(t, "sign-up 1", "sign-up 2")
+		if diff := cmp.Diff([]string{"work done", "work done"}, b.outcomes()); diff != "" {
+			t.Errorf("events (-want +got):\n%s", diff)
+		}
+		if err := b.inbox.Work(ctx, insertEffect); err != nil {
+			t.Errorf("Work with an ended context = %v, want nil", err)
+		}
+	})
 }
 
 func TestInbox_WorkFindsResults(t *testing.T) {
-	t.Parallel()
-	for _, d := range databases {
-		t.Run(d.name, func(t *testing.T) {
-			t.Parallel()
-			source := d.source(t)
-			synctest.Test(t, func(t *testing.T) {
-				db := openDB(t, d.driver, source)
-				mine := newInbox(t, db, d.dialect, nil)
-				other := newInbox(t, db, d.dialect, nil)
-				ctx, shutDown := context.WithCancel(t.Context())
-				processed := make(chan time.Time)
-				var work sync.WaitGroup
-				work.Go(func() {
-					_ = mine.Work(ctx, func(context.Context, *sql.Tx, inbox.Entry) error {
-						processed <- time.Now()
-						return nil
-					})
+	onDatabases(t, func(t *testing.T, d database) {
+		source := d.source(t)
+		synctest.Test(t, func(t *testing.T) {
+			db := openDB(t, d.driver, source)
+			mine := newInbox(t, db, d.dialect, nil)
+			other := newInbox(t, db, d.dialect, nil)
+			ctx, shutDown := context.WithCancel(t.Context())
+			processed := make(chan time.Time)
+			var work sync.WaitGroup
+			work.Go(func() {
+				_ = mine.Work(ctx, func(context.Context, *sql.Tx, inbox.Entry) error {
+					processed <- time.Now()
+					return nil
 				})
-				defer work.Wait()
-				defer shutDown()
-				time.Sleep(time.Second / 2) // between two polls
-
-				storeResult(t, db, mine, "sign-up 1")
-				stored := time.Now()
-				if delay := (<-processed).Sub(stored); delay > time.Second/4 { // SQLite may be busy for a moment
-					t.Errorf("a result of the same Inbox was found after %s, want at once", delay)
-				}
-				storeResult(t, db, other, "sign-up 2")
-				stored = time.Now()
-				if delay := (<-processed).Sub(stored); delay > time.Second {
-					t.Errorf("a result of another Inbox was found after %s, want it with the next poll", delay)
-				}
 			})
+			defer work.Wait()
+			defer shutDown()
+			time.Sleep(time.Second / 2) // between two polls
+
+			storeResult(t, db, mine, "sign-up 1")
+			stored := time.Now()
+			if delay := (<-processed).Sub(stored); delay > time.Second/4 { // SQLite may be busy for a moment
+				t.Errorf("a result of the same Inbox was found after %s, want at once", delay)
+			}
+			storeResult(t, db, other, "sign-up 2")
+			stored = time.Now()
+			if delay := (<-processed).Sub(stored); delay > time.Second {
+				t.Errorf("a result of another Inbox was found after %s, want it with the next poll", delay)
+			}
 		})
-	}
+	})
 }
 
 func TestInbox_WorkSurvivesOutage(t *testing.T) {
-	t.Parallel()
-	for _, d := range databases {
-		t.Run(d.name, func(t *testing.T) {
-			t.Parallel()
-			failed := make(chan string, 100)
-			logger := slog.New(slog.NewTextHandler(writerFunc(func(p []byte) (int, error) {
-				select {
-				case failed <- string(p):
-				default:
-				}
-				return len(p), nil
-			}), nil))
-			b := newWorkBackend(t, d, &inbox.Options{Logger: logger})
-			b.result(t, "sign-up 1")
-			b.exec(t, "ALTER TABLE idverify_checks RENAME TO unavailable")
-			ctx, shutDown := context.WithCancel(t.Context())
-			var work sync.WaitGroup
-			work.Go(func() {
-				_ = b.inbox.Work(ctx, func(ctx context.Context, tx *sql.Tx, e inbox.Entry) error {
-					defer shutDown()
-					return insertEffect(context.WithoutCancel(ctx), tx, e)
-				})
-			})
-
-			if record := <-failed; !strings.Contains(record, "inbox: work") {
-				t.Errorf("log record = %q, want the failure of Work", record)
+	onDatabases(t, func(t *testing.T, d database) {
+		failed := make(chan string, 100)
+		logger := slog.New(slog.NewTextHandler(writerFunc(func(p []byte) (int, error) {
+			select {
+			case failed <- string(p):
+			default:
 			}
-			b.exec(t, "ALTER TABLE unavailable RENAME TO idverify_checks")
-			work.Wait()
-
-			b.wantEffects(t, "sign-up 1")
+			return len(p), nil
+		}), nil))
+		b := newWorkBackend(t, d, &inbox.Options{Logger: logger})
+		b.result(t, "sign-up 1")
+		b.exec(t, "ALTER TABLE idverify_checks RENAME TO unavailable")
+		ctx, shutDown := context.WithCancel(t.Context())
+		var work sync.WaitGroup
+		work.Go(func() {
+			_ = b.inbox.Work(ctx, func(ctx context.Context, tx *sql.Tx, e inbox.Entry) error {
+				defer shutDown()
+				return insertEffect(context.WithoutCancel(ctx), tx, e)
+			})
 		})
-	}
+
+		if record := <-failed; !strings.Contains(record, "inbox: work") {
+			t.Errorf("log record = %q, want the failure of Work", record)
+		}
+		b.exec(t, "ALTER TABLE unavailable RENAME TO idverify_checks")
+		work.Wait()
+
+		b.wantEffects(t, "sign-up 1")
+	})
 }
 
 // TestInbox_WorkConcurrent uses a clock that jumps, so that a claimed entry is always due again and
 // other workers claim it too.
 func TestInbox_WorkConcurrent(t *testing.T) {
-	t.Parallel()
 	const entries, workers = 500, 8
-	for _, d := range databases {
-		t.Run(d.name, func(t *testing.T) {
-			t.Parallel()
-			source := d.source(t)
-			var clock, processed atomic.Int64
-			ctx, shutDown := context.WithCancel(t.Context())
-			opts := &inbox.Options{
-				MaxAttempts: 1 << 20,
-				Now:         func() time.Time { return time.Unix(clock.Add(2), 0) },
-				Observe: func(_ context.Context, e inbox.Event) {
-					if e.Outcome == inbox.OutcomeDone && processed.Add(1) == entries {
-						shutDown()
-					}
-				},
-			}
-			var inboxes []*inbox.Inbox
-			db := openDB(t, d.driver, source)
-			inboxes = append(inboxes, newInbox(t, db, d.dialect, opts), newInbox(t, openDB(t, d.driver, source), d.dialect, opts))
-			if _, err := db.ExecContext(t.Context(), createEffects); err != nil {
-				t.Fatal(err)
-			}
-			for n := range entries {
-				storeResult(t, db, inboxes[n%2], fmt.Sprintf("sign-up %03d", n))
-			}
-			var running sync.Map
+	onDatabases(t, func(t *testing.T, d database) {
+		source := d.source(t)
+		var clock, processed atomic.Int64
+		ctx, shutDown := context.WithCancel(t.Context())
+		opts := &inbox.Options{
+			MaxAttempts: 1 << 20,
+			Now:         func() time.Time { return time.Unix(clock.Add(2), 0) },
+			Observe: func(_ context.Context, e inbox.Event) {
+				if e.Outcome == inbox.OutcomeDone && processed.Add(1) == entries {
+					shutDown()
+				}
+			},
+		}
+		var inboxes []*inbox.Inbox
+		db := openDB(t, d.driver, source)
+		inboxes = append(inboxes, newInbox(t, db, d.dialect, opts), newInbox(t, openDB(t, d.driver, source), d.dialect, opts))
+		if _, err := db.ExecContext(t.Context(), createEffects); err != nil {
+			t.Fatal(err)
+		}
+		for n := range entries {
+			storeResult(t, db, inboxes[n%2], fmt.Sprintf("sign-up %03d", n))
+		}
+		var running sync.Map
 
-			var work sync.WaitGroup
-			for n := range workers {
-				work.Go(func() {
-					err := inboxes[n%2].Work(ctx, func(ctx context.Context, tx *sql.Tx, e inbox.Entry) error {
-						if _, loaded := running.LoadOrStore(e.Reference, true); loaded {
-							t.Errorf("%s is processed twice at a time", e.Reference)
-						}
-						defer running.Delete(e.Reference)
-						return insertEffect(context.WithoutCancel(ctx), tx, e)
-					})
-					if err != nil {
-						t.Error(err)
+		var work sync.WaitGroup
+		for n := range workers {
+			work.Go(func() {
+				err := inboxes[n%2].Work(ctx, func(ctx context.Context, tx *sql.Tx, e inbox.Entry) error {
+					if _, loaded := running.LoadOrStore(e.Reference, true); loaded {
+						t.Errorf("%s is processed twice at a time", e.Reference)
 					}
+					defer running.Delete(e.Reference)
+					return insertEffect(context.WithoutCancel(ctx), tx, e)
 				})
-			}
-			work.Wait()
+				if err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		work.Wait()
 
-			var effects, distinct int
-			err := db.QueryRowContext(t.Context(), "SELECT count(*), count(DISTINCT reference) FROM effects").Scan(&effects, &distinct)
-			if err != nil || effects != entries || distinct != entries || processed.Load() != entries {
-				t.Errorf("%d effects of %d entries in %d successful attempts, %v; want %d of each", effects, distinct, processed.Load(), err, entries)
-			}
-		})
-	}
+		var effects, distinct int
+		err := db.QueryRowContext(t.Context(), "SELECT count(*), count(DISTINCT reference) FROM effects").Scan(&effects, &distinct)
+		if err != nil || effects != entries || distinct != entries || processed.Load() != entries {
+			t.Errorf("%d effects of %d entries in %d successful attempts, %v; want %d of each", effects, distinct, processed.Load(), err, entries)
+		}
+	})
 }
 
 func TestInbox_WorkWithOnResult(t *testing.T) {
-	t.Parallel()
-	for _, d := range databases {
-		t.Run(d.name, func(t *testing.T) {
-			t.Parallel()
-			b := newBackend(t, d, &inbox.Options{OnResult: insertEffect})
+	onDatabases(t, func(t *testing.T, d database) {
+		b := newBackend(t, d, &inbox.Options{OnResult: insertEffect})
 
-			if err := b.inbox.Work(t.Context(), insertEffect); err == nil || !strings.Contains(err.Error(), "OnResult") {
-				t.Errorf("error = %v, want one that names OnResult", err)
-			}
-		})
-	}
+		if err := b.inbox.Work(t.Context(), insertEffect); err == nil || !strings.Contains(err.Error(), "OnResult") {
+			t.Errorf("error = %v, want one that names OnResult", err)
+		}
+	})
 }
