@@ -6,13 +6,13 @@ import (
 	"crypto/rand"
 	"crypto/rsa"
 	"database/sql"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -191,10 +191,13 @@ const (
 	noResult = "447700900055" // ends as ERROR
 )
 
-// backend is a backend with an inbox, and a fake with a frozen clock.
+// backend is a backend with an inbox, and a fake with a frozen clock. Its database has a table
+// effects.
 type backend struct {
+	*recorder
+
 	service     *sandboxfake.Server
-	client      *idverify.Client
+	client      *idverify.Client // does not retry
 	db          *sql.DB
 	inbox       *inbox.Inbox
 	callbackURL string
@@ -202,84 +205,136 @@ type backend struct {
 
 const host = "shop.sandbox.test"
 
-// newBackend returns a backend whose inbox uses an empty database and the fake's clock.
+// newBackend returns a backend whose inbox uses an empty database. For opts see newBackendOn.
 func newBackend(t testing.TB, d database, opts *inbox.Options) *backend {
 	t.Helper()
+	return newBackendOn(t, d.open(t), d.dialect, opts)
+}
+
+// newBackendOn returns a backend whose inbox uses db and the fake's clock. opts may be nil. Without
+// an observer or a logger in it, the backend records the events and the log.
+func newBackendOn(t testing.TB, db *sql.DB, d inbox.Dialect, opts *inbox.Options) *backend {
+	t.Helper()
 	service := sandboxfake.New(t, sandboxfake.WithInMemory(), sandboxfake.WithFrozenClock(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)))
+	b := &backend{recorder: new(recorder), service: service, db: db}
+	b.client = service.Client(idverify.WithRetry(idverify.RetryPolicy{MaxAttempts: 1}))
 	if opts == nil {
 		opts = &inbox.Options{}
 	}
 	opts.Now = service.Now
-	db := d.open(t)
-	if err := inbox.Migrate(t.Context(), db, d.dialect); err != nil {
-		t.Fatal(err)
+	if opts.Observe == nil {
+		opts.Observe = b.observe
 	}
-	checks, err := inbox.New(t.Context(), db, d.dialect, opts)
-	if err != nil {
-		t.Fatal(err)
+	if opts.Logger == nil {
+		opts.Logger = slog.New(slog.NewTextHandler(b, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	}
-	b := &backend{service: service, client: service.Client(), db: db, inbox: checks}
+	b.inbox = newInbox(t, db, d, opts)
 	mux := http.NewServeMux()
-	mux.Handle("POST /callbacks", checks.Handler(service.Verifier([]string{host}, nil)))
+	mux.Handle("POST /callbacks", b.inbox.Handler(service.Verifier([]string{host}, nil)))
 	b.callbackURL = service.Handle(host, mux) + "/callbacks"
+	b.exec(t, "CREATE TABLE effects (reference text NOT NULL)")
 	return b
 }
 
-// plan plans a check in its own transaction.
-func (b *backend) plan(t testing.TB, product idverify.Product, reference string) {
+// newInbox returns an Inbox of db, which may be empty.
+func newInbox(t testing.TB, db *sql.DB, d inbox.Dialect, opts *inbox.Options) *inbox.Inbox {
 	t.Helper()
-	tx, err := b.db.BeginTx(t.Context(), nil)
+	if err := inbox.Migrate(t.Context(), db, d); err != nil {
+		t.Fatal(err)
+	}
+	checks, err := inbox.New(t.Context(), db, d, opts)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer tx.Rollback()
-	if err := b.inbox.Plan(t.Context(), tx, product, reference); err != nil {
-		t.Fatal(err)
-	}
-	if err := tx.Commit(); err != nil {
-		t.Fatal(err)
-	}
+	return checks
 }
 
-// create creates a PhoneCheck with the callback URL of the backend.
-func (b *backend) create(t testing.TB, number, reference string) *idverify.PhoneCheck {
-	t.Helper()
-	check, err := b.client.PhoneChecks.Create(t.Context(), idverify.PhoneCheckParams{PhoneNumber: number, ReferenceID: reference, CallbackURL: b.callbackURL})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return check
+// insertEffect is a function for Work and OnResult that has an effect in the database.
+func insertEffect(ctx context.Context, tx *sql.Tx, e inbox.Entry) error {
+	_, err := tx.ExecContext(ctx, "INSERT INTO effects (reference) VALUES ($1)", e.Reference)
+	return err
 }
 
-// start plans, creates and binds a PhoneCheck.
-func (b *backend) start(t testing.TB, number, reference string) *idverify.PhoneCheck {
-	t.Helper()
-	b.plan(t, idverify.ProductPhoneCheck, reference)
-	check := b.create(t, number, reference)
-	if err := b.inbox.Bind(t.Context(), reference, check.CheckID, check.TTL); err != nil {
-		t.Fatal(err)
-	}
-	return check
+var errEffect = errors.New("effect failed")
+
+// failEffect is a function for Work and OnResult that fails.
+func failEffect(context.Context, *sql.Tx, inbox.Entry) error { return errEffect }
+
+// recorder records the events and the log of an Inbox.
+type recorder struct {
+	mu     sync.Mutex // guards the fields below
+	events []inbox.Event
+	log    bytes.Buffer
 }
 
-// open opens the Check URL on a phone and waits for the first delivery attempt.
-func (b *backend) open(t testing.TB, check *idverify.PhoneCheck) {
-	t.Helper()
-	if _, err := b.service.Device().Open(t.Context(), check.CheckURL); err != nil {
-		t.Fatal(err)
-	}
-	if err := b.service.WaitIdle(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+func (r *recorder) observe(_ context.Context, e inbox.Event) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.events = append(r.events, e)
 }
 
-func (b *backend) get(t testing.TB, reference string) *inbox.Entry {
-	t.Helper()
-	e, err := b.inbox.Get(t.Context(), reference)
-	if err != nil {
-		t.Fatal(err)
+// Write appends to the log.
+func (r *recorder) Write(b []byte) (int, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.log.Write(b)
+}
+
+// logged returns the log since the last call.
+func (r *recorder) logged() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	defer r.log.Reset()
+	return r.log.String()
+}
+
+// levels returns the levels of the records of callbacks in the log since the last call.
+func (r *recorder) levels() string {
+	var levels []string
+	for _, record := range callbackRecord.FindAllStringSubmatch(r.logged(), -1) {
+		levels = append(levels, record[1])
 	}
-	return e
+	return strings.Join(levels, " ")
+}
+
+var callbackRecord = regexp.MustCompile(`level=(\w+) msg="inbox: callback"`)
+
+// eventsOf returns the events of an operation since the last call.
+func (r *recorder) eventsOf(operation string) (events []inbox.Event) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, e := range r.events {
+		if e.Operation == operation {
+			events = append(events, e)
+		}
+	}
+	r.events = nil
+	return events
+}
+
+// outcomesOf returns the outcomes of the events of an operation since the last call.
+func (r *recorder) outcomesOf(operation string) string {
+	var names []string
+	for _, e := range r.eventsOf(operation) {
+		names = append(names, string(e.Outcome))
+	}
+	return strings.Join(names, " ")
+}
+
+// wantOutcomes verifies the operations and outcomes of all events except those of Record.
+func (r *recorder) wantOutcomes(t testing.TB, want ...string) {
+	t.Helper()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var got []string
+	for _, e := range r.events {
+		if e.Operation != "record" {
+			got = append(got, e.Operation+" "+string(e.Outcome))
+		}
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("events (-want +got):\n%s", diff)
+	}
 }
 
 func (b *backend) exec(t testing.TB, statement string, args ...any) {
@@ -299,6 +354,29 @@ func (b *backend) number(t testing.TB, query string, args ...any) int {
 	return n
 }
 
+func (b *backend) get(t testing.TB, reference string) *inbox.Entry {
+	t.Helper()
+	e, err := b.inbox.Get(t.Context(), reference)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+// effects returns the number of effects.
+func (b *backend) effects(t testing.TB) int {
+	t.Helper()
+	return b.number(t, "SELECT count(*) FROM effects")
+}
+
+// wantEffects verifies the references of the effects.
+func (b *backend) wantEffects(t testing.TB, want ...string) {
+	t.Helper()
+	if diff := cmp.Diff(want, texts(t, b.db, "SELECT reference FROM effects ORDER BY reference")); diff != "" {
+		t.Errorf("effects (-want +got):\n%s", diff)
+	}
+}
+
 func (b *backend) wantStats(t testing.TB, want inbox.Stats) {
 	t.Helper()
 	got, err := b.inbox.Stats(t.Context())
@@ -310,9 +388,142 @@ func (b *backend) wantStats(t testing.TB, want inbox.Stats) {
 	}
 }
 
+// advance moves the clock of the service and of the inbox.
 func (b *backend) advance(t testing.TB, d time.Duration) {
 	t.Helper()
 	if err := b.service.Advance(t.Context(), d); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// plan plans a check in its own transaction.
+func (b *backend) plan(t testing.TB, product idverify.Product, reference string) {
+	t.Helper()
+	planTx(t, b.db, b.inbox, product, reference)
+}
+
+func planTx(t testing.TB, db *sql.DB, checks *inbox.Inbox, product idverify.Product, reference string) {
+	t.Helper()
+	tx, err := db.BeginTx(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Rollback()
+	if err := checks.Plan(t.Context(), tx, product, reference); err != nil {
+		t.Fatal(err)
+	}
+	if err := tx.Commit(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// planned stores a planned PhoneCheck with a check ID, without the service.
+func (b *backend) planned(t testing.TB, reference, checkID string) {
+	t.Helper()
+	b.plan(t, idverify.ProductPhoneCheck, reference)
+	if err := b.inbox.Bind(t.Context(), reference, checkID, 0); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// result stores a match, without the service.
+func (b *backend) result(t testing.TB, reference string) {
+	t.Helper()
+	storeResult(t, b.db, b.inbox, reference)
+}
+
+// storeResult plans a check and stores that it is a match.
+func storeResult(t testing.TB, db *sql.DB, checks *inbox.Inbox, reference string) {
+	t.Helper()
+	planTx(t, db, checks, idverify.ProductPhoneCheck, reference)
+	stored, err := checks.Record(t.Context(), inbox.Result{Product: idverify.ProductPhoneCheck, CheckID: "check of " + reference, ReferenceID: reference,
+		Status: idverify.StatusCompleted, Match: idverify.VerdictYes})
+	if err != nil || !stored {
+		t.Fatalf("stored = %t, error = %v", stored, err)
+	}
+}
+
+// insertEnded inserts n entries that ended some time ago. The times of column are the same.
+func (b *backend) insertEnded(t testing.TB, reference string, n int, column string, ago time.Duration) {
+	t.Helper()
+	b.exec(t, "WITH RECURSIVE numbers (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM numbers WHERE i < $1) "+
+		"INSERT INTO idverify_checks (reference, product, check_id, planned_at, give_up_at, status, ended_at, "+column+") "+
+		"SELECT $2 || ' ' || i, 'phone_check', 'check of ' || $2 || ' ' || i, $3, $3, 'EXPIRED', $3, $3 FROM numbers",
+		n, reference, b.service.Now().Add(-ago).UnixMicro())
+}
+
+// create creates a PhoneCheck with the callback URL of the backend.
+func (b *backend) create(t testing.TB, number, reference string) *idverify.PhoneCheck {
+	t.Helper()
+	return b.createWith(t, idverify.PhoneCheckParams{PhoneNumber: number, ReferenceID: reference, CallbackURL: b.callbackURL})
+}
+
+// createSilent creates a PhoneCheck without a callback.
+func (b *backend) createSilent(t testing.TB, number, reference string) *idverify.PhoneCheck {
+	t.Helper()
+	return b.createWith(t, idverify.PhoneCheckParams{PhoneNumber: number, ReferenceID: reference})
+}
+
+func (b *backend) createWith(t testing.TB, params idverify.PhoneCheckParams) *idverify.PhoneCheck {
+	t.Helper()
+	check, err := b.client.PhoneChecks.Create(t.Context(), params)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return check
+}
+
+// createAny creates a check of a product without a callback, and returns its ID.
+func (b *backend) createAny(t testing.TB, product idverify.Product, reference string) (checkID string) {
+	t.Helper()
+	var err error
+	switch product {
+	case idverify.ProductPhoneCheck:
+		return b.createSilent(t, matching, reference).CheckID
+	case idverify.ProductSIMCheck:
+		var check *idverify.SIMCheck
+		if check, err = b.client.SIMChecks.Create(t.Context(), idverify.SIMCheckParams{PhoneNumber: matching, ReferenceID: reference}); err == nil {
+			return check.CheckID
+		}
+	case idverify.ProductSubscriberCheck:
+		var check *idverify.SubscriberCheck
+		if check, err = b.client.SubscriberChecks.Create(t.Context(), idverify.SubscriberCheckParams{PhoneNumber: matching, ReferenceID: reference}); err == nil {
+			return check.CheckID
+		}
+	}
+	t.Fatal(err)
+	return ""
+}
+
+// start plans, creates and binds a PhoneCheck.
+func (b *backend) start(t testing.TB, number, reference string) *idverify.PhoneCheck {
+	t.Helper()
+	b.plan(t, idverify.ProductPhoneCheck, reference)
+	return b.bind(t, reference, b.create(t, number, reference))
+}
+
+// startSilent plans, creates and binds a PhoneCheck without a callback.
+func (b *backend) startSilent(t testing.TB, number, reference string) *idverify.PhoneCheck {
+	t.Helper()
+	b.plan(t, idverify.ProductPhoneCheck, reference)
+	return b.bind(t, reference, b.createSilent(t, number, reference))
+}
+
+func (b *backend) bind(t testing.TB, reference string, check *idverify.PhoneCheck) *idverify.PhoneCheck {
+	t.Helper()
+	if err := b.inbox.Bind(t.Context(), reference, check.CheckID, check.TTL); err != nil {
+		t.Fatal(err)
+	}
+	return check
+}
+
+// open opens the Check URL on a phone and waits for the first delivery attempt.
+func (b *backend) open(t testing.TB, check *idverify.PhoneCheck) {
+	t.Helper()
+	if _, err := b.service.Device().Open(t.Context(), check.CheckURL); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.service.WaitIdle(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -340,11 +551,32 @@ func (b *backend) redeliver(t testing.TB) {
 	}
 }
 
-// serveWith makes the callback URL use handler.
-func (b *backend) serveWith(handler http.Handler) {
-	mux := http.NewServeMux()
-	mux.Handle("POST /callbacks", handler)
-	b.service.Handle(host, mux)
+// count returns the number of requests of an operation.
+func (b *backend) count(operation string) (n int) {
+	for _, r := range b.service.Requests() {
+		if r.Operation == operation {
+			n++
+		}
+	}
+	return n
+}
+
+// workOnce processes the entry that is due first, and reports whether there was one.
+func (b *backend) workOnce(t testing.TB, do func(context.Context, *sql.Tx, inbox.Entry) error) bool {
+	t.Helper()
+	found, err := b.inbox.WorkOnce(t.Context(), do)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found
+}
+
+// otherCustomer returns a backend with the same inbox and service whose client has the credentials
+// of another project.
+func (b *backend) otherCustomer() *backend {
+	other := *b
+	other.client = b.service.NewWorkspace("Other customer").NewProject(idverify.ProjectParams{Name: "Shop", Mode: idverify.ModeSandbox}).Client()
+	return &other
 }
 
 // testKey generates a key once per process.
@@ -400,31 +632,6 @@ func (b *backend) send(ctx context.Context, t testing.TB, url, kind, body string
 	return response.StatusCode, nil
 }
 
-// planned stores a planned PhoneCheck with a check ID, without the service.
-func (b *backend) planned(t testing.TB, reference, checkID string) {
-	t.Helper()
-	b.plan(t, idverify.ProductPhoneCheck, reference)
-	if err := b.inbox.Bind(t.Context(), reference, checkID, 0); err != nil {
-		t.Fatal(err)
-	}
-}
-
-// otherCustomer returns a backend with the same inbox and service whose client has the credentials
-// of another project.
-func (b *backend) otherCustomer() *backend {
-	other := *b
-	other.client = b.service.NewWorkspace("Other customer").NewProject(idverify.ProjectParams{Name: "Shop", Mode: idverify.ModeSandbox}).Client()
-	return &other
-}
-
-// advance moves the clock of the service and of the inbox.
-func advance(t testing.TB, s *sandboxfake.Server, d time.Duration) {
-	t.Helper()
-	if err := s.Advance(t.Context(), d); err != nil {
-		t.Fatal(err)
-	}
-}
-
 // signedBody returns the body of a callback of the check "check" that was created now, with more
 // fields.
 func signedBody(b *backend, fields string) string {
@@ -434,274 +641,6 @@ func signedBody(b *backend, fields string) string {
 // bodyOf returns the body of a callback. checkID is the content of a JSON string.
 func bodyOf(checkID string, created time.Time, fields string) string {
 	return `{"check_id":"` + checkID + `","charge_amount":1,"charge_currency":"API","created_at":"` + created.Format("2006-01-02T15:04:05-0700") + `",` + fields + `}`
-}
-
-// intake is a backend that records its events, its log and the effects of OnResult.
-type intake struct {
-	*backend
-
-	mu     sync.Mutex // guards the fields below
-	events []inbox.Event
-	log    bytes.Buffer
-}
-
-// newIntake returns a backend whose OnResult, if it is set, can write to the table effects.
-func newIntake(t testing.TB, d database, onResult func(context.Context, *sql.Tx, inbox.Entry) error) *intake {
-	t.Helper()
-	i := &intake{}
-	i.backend = newBackend(t, d, &inbox.Options{
-		OnResult: onResult,
-		Observe: func(_ context.Context, e inbox.Event) {
-			i.mu.Lock()
-			defer i.mu.Unlock()
-			i.events = append(i.events, e)
-		},
-		Logger: slog.New(slog.NewJSONHandler(i, &slog.HandlerOptions{Level: slog.LevelDebug})),
-	})
-	i.exec(t, "CREATE TABLE effects (check_id text NOT NULL)")
-	return i
-}
-
-// Write appends to the log.
-func (i *intake) Write(b []byte) (int, error) {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	return i.log.Write(b)
-}
-
-// outcomes returns the outcomes of the events of an operation since the last call.
-func (i *intake) outcomes(operation string) string {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	var names []string
-	for _, e := range i.events {
-		if e.Operation == operation {
-			names = append(names, string(e.Outcome))
-		}
-	}
-	i.events = nil
-	return strings.Join(names, " ")
-}
-
-// levels returns the levels of the records of callbacks in the log since the last call.
-func (i *intake) levels(t testing.TB) string {
-	t.Helper()
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	var levels []string
-	for line := range strings.Lines(i.log.String()) {
-		var record struct{ Level, Msg string }
-		if err := json.Unmarshal([]byte(line), &record); err != nil {
-			t.Fatal(err)
-		}
-		if record.Msg == "inbox: callback" {
-			levels = append(levels, record.Level)
-		}
-	}
-	i.log.Reset()
-	return strings.Join(levels, " ")
-}
-
-func (b *backend) effects(t testing.TB) int {
-	t.Helper()
-	return b.number(t, "SELECT count(*) FROM effects")
-}
-
-// addEffect is a function for OnResult that has an effect in the database.
-func addEffect(ctx context.Context, tx *sql.Tx, e inbox.Entry) error {
-	_, err := tx.ExecContext(ctx, "INSERT INTO effects (check_id) VALUES ($1)", e.CheckID)
-	return err
-}
-
-// workBackend is a backend that records events and has a table of effects.
-type workBackend struct {
-	*backend
-
-	mu     sync.Mutex // guards events
-	events []inbox.Event
-}
-
-func newWorkBackend(t testing.TB, d database, opts *inbox.Options) *workBackend {
-	t.Helper()
-	if opts == nil {
-		opts = &inbox.Options{}
-	}
-	b := new(workBackend)
-	opts.Observe = func(_ context.Context, e inbox.Event) {
-		if e.Operation == "record" {
-			return
-		}
-		b.mu.Lock()
-		defer b.mu.Unlock()
-		b.events = append(b.events, e)
-	}
-	b.backend = newBackend(t, d, opts)
-	b.client = b.service.Client(idverify.WithRetry(idverify.RetryPolicy{MaxAttempts: 1}))
-	b.exec(t, createEffects)
-	return b
-}
-
-// outcomes returns the operations and outcomes of all events except those of Record.
-func (b *workBackend) outcomes() []string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	var all []string
-	for _, e := range b.events {
-		all = append(all, e.Operation+" "+string(e.Outcome))
-	}
-	return all
-}
-
-func (b *workBackend) workOnce(t testing.TB, do func(context.Context, *sql.Tx, inbox.Entry) error) bool {
-	t.Helper()
-	found, err := b.inbox.WorkOnce(t.Context(), do)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return found
-}
-
-// result stores a match.
-func (b *workBackend) result(t testing.TB, reference string) {
-	t.Helper()
-	storeResult(t, b.db, b.inbox, reference)
-}
-
-func (b *workBackend) exec(t testing.TB, statement string) {
-	t.Helper()
-	if _, err := b.db.ExecContext(t.Context(), statement); err != nil {
-		t.Fatal(err)
-	}
-}
-
-func (b *workBackend) wantEffects(t testing.TB, want ...string) {
-	t.Helper()
-	rows, err := b.db.QueryContext(t.Context(), "SELECT reference FROM effects ORDER BY reference")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer rows.Close()
-	var got []string
-	for rows.Next() {
-		var reference string
-		if err := rows.Scan(&reference); err != nil {
-			t.Fatal(err)
-		}
-		got = append(got, reference)
-	}
-	if diff := cmp.Diff(want, got); diff != "" || rows.Err() != nil {
-		t.Errorf("effects (-want +got):\n%s%v", diff, rows.Err())
-	}
-}
-
-func (b *workBackend) wantOutcomes(t testing.TB, want ...string) {
-	t.Helper()
-	if diff := cmp.Diff(want, b.outcomes()); diff != "" {
-		t.Errorf("events (-want +got):\n%s", diff)
-	}
-}
-
-// createAny creates a check of a product without a callback, and returns its ID.
-func (b *workBackend) createAny(t testing.TB, product idverify.Product, reference string) (checkID string) {
-	t.Helper()
-	var err error
-	switch product {
-	case idverify.ProductPhoneCheck:
-		return b.createSilent(t, matching, reference).CheckID
-	case idverify.ProductSIMCheck:
-		var check *idverify.SIMCheck
-		if check, err = b.client.SIMChecks.Create(t.Context(), idverify.SIMCheckParams{PhoneNumber: matching, ReferenceID: reference}); err == nil {
-			return check.CheckID
-		}
-	case idverify.ProductSubscriberCheck:
-		var check *idverify.SubscriberCheck
-		if check, err = b.client.SubscriberChecks.Create(t.Context(), idverify.SubscriberCheckParams{PhoneNumber: matching, ReferenceID: reference}); err == nil {
-			return check.CheckID
-		}
-	}
-	t.Fatal(err)
-	return ""
-}
-
-// createSilent creates a PhoneCheck without a callback.
-func (b *workBackend) createSilent(t testing.TB, number, reference string) *idverify.PhoneCheck {
-	t.Helper()
-	check, err := b.client.PhoneChecks.Create(t.Context(), idverify.PhoneCheckParams{PhoneNumber: number, ReferenceID: reference})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return check
-}
-
-// startSilent plans, creates and binds a PhoneCheck without a callback.
-func (b *workBackend) startSilent(t testing.TB, number, reference string) *idverify.PhoneCheck {
-	t.Helper()
-	b.plan(t, idverify.ProductPhoneCheck, reference)
-	check := b.createSilent(t, number, reference)
-	if err := b.inbox.Bind(t.Context(), reference, check.CheckID, check.TTL); err != nil {
-		t.Fatal(err)
-	}
-	return check
-}
-
-// count returns the number of requests of an operation.
-func (b *workBackend) count(operation string) (n int) {
-	for _, r := range b.service.Requests() {
-		if r.Operation == operation {
-			n++
-		}
-	}
-	return n
-}
-
-var errEffect = errors.New("effect failed")
-
-// createEffects creates the table that the functions of Work write.
-const createEffects = "CREATE TABLE effects (reference text NOT NULL)"
-
-func insertEffect(ctx context.Context, tx *sql.Tx, e inbox.Entry) error {
-	_, err := tx.ExecContext(ctx, "INSERT INTO effects (reference) VALUES ($1)", e.Reference)
-	return err
-}
-
-// newInbox returns an Inbox of db, which may be empty.
-func newInbox(t testing.TB, db *sql.DB, d inbox.Dialect, opts *inbox.Options) *inbox.Inbox {
-	t.Helper()
-	if err := inbox.Migrate(t.Context(), db, d); err != nil {
-		t.Fatal(err)
-	}
-	checks, err := inbox.New(t.Context(), db, d, opts)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return checks
-}
-
-// planTx plans a PhoneCheck in its own transaction.
-func planTx(t testing.TB, db *sql.DB, checks *inbox.Inbox, reference string) {
-	t.Helper()
-	tx, err := db.BeginTx(t.Context(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer tx.Rollback()
-	if err := checks.Plan(t.Context(), tx, idverify.ProductPhoneCheck, reference); err != nil {
-		t.Fatal(err)
-	}
-	if err := tx.Commit(); err != nil {
-		t.Fatal(err)
-	}
-}
-
-// storeResult plans a check and stores that it is a match.
-func storeResult(t testing.TB, db *sql.DB, checks *inbox.Inbox, reference string) {
-	t.Helper()
-	planTx(t, db, checks, reference)
-	stored, err := checks.Record(t.Context(), inbox.Result{Product: idverify.ProductPhoneCheck, CheckID: "check of " + reference, ReferenceID: reference,
-		Status: idverify.StatusCompleted, Match: idverify.VerdictYes})
-	if err != nil || !stored {
-		t.Fatalf("stored = %t, error = %v", stored, err)
-	}
 }
 
 type writerFunc func([]byte) (int, error)

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net/http"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -15,7 +14,6 @@ import (
 
 	"github.com/idverify/idverify-go"
 	"github.com/idverify/idverify-go/inbox"
-	"github.com/idverify/idverify-go/sandboxfake"
 )
 
 // TestCrashPoints makes each statement, each begin and each commit of each operation fail once, in
@@ -70,7 +68,7 @@ var storeOperations = []operation{
 			if _, err := inbox.New(t.Context(), p.db, p.dialect, nil); err != nil {
 				t.Error(err)
 			}
-			if n := p.count(t, "SELECT count(*) - max(version) FROM idverify_schema"); n != 0 {
+			if n := p.number(t, "SELECT count(*) - max(version) FROM idverify_schema"); n != 0 {
 				t.Errorf("the schema has %d rows more than versions, want each migration once", n)
 			}
 			p.plan(t, idverify.ProductPhoneCheck, p.reference)
@@ -91,7 +89,7 @@ var storeOperations = []operation{
 		},
 		verify: func(p *point, t *testing.T) {
 			p.get(t, p.reference)
-			if n := p.count(t, "SELECT count(*) FROM sign_ups WHERE reference = $1", p.reference); n != 1 {
+			if n := p.number(t, "SELECT count(*) FROM sign_ups WHERE reference = $1", p.reference); n != 1 {
 				t.Errorf("%d sign-ups, want 1 with the planned check", n)
 			}
 		},
@@ -133,7 +131,7 @@ var storeOperations = []operation{
 		recover: func(p *point, t *testing.T) { p.repeat(t, (*point).purge) },
 		verify: func(p *point, t *testing.T) {
 			for kind, want := range map[string]int{"done": 0, "stopped": 1, "recent": 1} {
-				if n := p.count(t, "SELECT count(*) FROM idverify_checks WHERE reference LIKE $1", kind+" "+p.reference+" %"); n != want {
+				if n := p.number(t, "SELECT count(*) FROM idverify_checks WHERE reference LIKE $1", kind+" "+p.reference+" %"); n != want {
 					t.Errorf("%d entries of kind %q, want %d", n, kind, want)
 				}
 			}
@@ -159,7 +157,7 @@ var createOperations = []operation{
 		act:      (*point).createPlanned,
 		recover:  (*point).findPlanned,
 		verify: func(p *point, t *testing.T) {
-			if checks, stored := p.created(t, "reference_id"), p.count(t, "SELECT count(*) FROM idverify_checks WHERE check_id IS NOT NULL"); checks != stored {
+			if checks, stored := p.created(t, "reference_id"), p.number(t, "SELECT count(*) FROM idverify_checks WHERE check_id IS NOT NULL"); checks != stored {
 				t.Errorf("%d checks created, %d of them stored", checks, stored)
 			}
 			if p.reference != "" {
@@ -172,7 +170,7 @@ var createOperations = []operation{
 		onResult: true,
 		arrange: func(p *point, t *testing.T) {
 			p.plan(t, p.product, p.reference)
-			p.number = "1"
+			p.phone = "1"
 		},
 		act: (*point).createPlanned,
 		recover: func(p *point, t *testing.T) {
@@ -366,8 +364,8 @@ type point struct {
 	*points
 
 	reference string
-	product   idverify.Product // of createPlanned, with the number
-	number    string
+	product   idverify.Product // of the check, with the phone number
+	phone     string
 	check     *idverify.PhoneCheck
 	fn        func(context.Context, *sql.Tx, inbox.Entry) error // the function of Work
 	err       error                                             // of act
@@ -377,8 +375,7 @@ func newPoints(t *testing.T, d database, op operation) *points {
 	t.Helper()
 	db, connector := openFaulty(t, d)
 	s := &points{dialect: d.dialect, faults: connector}
-	service := sandboxfake.New(t, sandboxfake.WithInMemory(), sandboxfake.WithFrozenClock(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)))
-	opts := &inbox.Options{Now: service.Now, MaxAttempts: op.attempts, Logger: slog.New(stopHandler{s}), Observe: func(_ context.Context, e inbox.Event) {
+	opts := &inbox.Options{MaxAttempts: op.attempts, Logger: slog.New(stopHandler{s}), Observe: func(_ context.Context, e inbox.Event) {
 		if e.Operation == "work" {
 			s.stopWork()
 		}
@@ -386,18 +383,7 @@ func newPoints(t *testing.T, d database, op operation) *points {
 	if op.onResult {
 		opts.OnResult = applyEffect
 	}
-	if err := inbox.Migrate(t.Context(), db, d.dialect); err != nil {
-		t.Fatal(err)
-	}
-	checks, err := inbox.New(t.Context(), db, d.dialect, opts)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.backend = &backend{service: service, client: service.Client(), db: db, inbox: checks}
-	mux := http.NewServeMux()
-	mux.Handle("POST /callbacks", checks.Handler(service.Verifier([]string{host}, nil)))
-	s.callbackURL = service.Handle(host, mux) + "/callbacks"
-	s.exec(t, "CREATE TABLE effects (reference text NOT NULL)")
+	s.backend = newBackendOn(t, db, d.dialect, opts)
 	s.exec(t, "CREATE TABLE sign_ups (reference text NOT NULL)")
 	return s
 }
@@ -405,7 +391,7 @@ func newPoints(t *testing.T, d database, op operation) *points {
 // test runs the operation and makes its n-th step fail. It reports whether there was such a step.
 func (s *points) test(t *testing.T, op operation, f fault, n int) bool {
 	t.Helper()
-	p := &point{points: s, reference: fmt.Sprintf("%s %d", f.name, n), product: idverify.ProductPhoneCheck, number: matchingNumber, fn: applyEffect}
+	p := &point{points: s, reference: fmt.Sprintf("%s %d", f.name, n), product: idverify.ProductPhoneCheck, phone: matching, fn: applyEffect}
 	op.arrange(p, t)
 
 	s.faults.arm(n, f)
@@ -430,11 +416,11 @@ func (s *points) test(t *testing.T, op operation, f fault, n int) bool {
 // verifyConsistent verifies that no entry waits for something that will not happen.
 func (s *points) verifyConsistent(t *testing.T) {
 	t.Helper()
-	if n := s.count(t, "SELECT count(*) FROM idverify_checks WHERE status IS NULL AND "+
+	if n := s.number(t, "SELECT count(*) FROM idverify_checks WHERE status IS NULL AND "+
 		"(reconcile_at IS NULL OR due_at IS NOT NULL OR done_at IS NOT NULL OR stopped_at IS NOT NULL OR ended_at IS NOT NULL)"); n > 0 {
 		t.Errorf("%d entries in progress are inconsistent", n)
 	}
-	if n := s.count(t, "SELECT count(*) FROM idverify_checks WHERE status IS NOT NULL AND (reconcile_at IS NOT NULL OR ended_at IS NULL OR "+
+	if n := s.number(t, "SELECT count(*) FROM idverify_checks WHERE status IS NOT NULL AND (reconcile_at IS NOT NULL OR ended_at IS NULL OR "+
 		"CASE WHEN due_at IS NULL THEN 0 ELSE 1 END + CASE WHEN done_at IS NULL THEN 0 ELSE 1 END + CASE WHEN stopped_at IS NULL THEN 0 ELSE 1 END <> 1)"); n > 0 {
 		t.Errorf("%d ended entries are not exactly one of due, done and stopped", n)
 	}
@@ -475,9 +461,6 @@ func (p *point) repeat(t *testing.T, f func(*point, *testing.T) error) {
 	}
 }
 
-// matchingNumber is a phone number whose checks match.
-const matchingNumber = "447700900012"
-
 func (p *point) migrate(t *testing.T) error {
 	return inbox.Migrate(t.Context(), p.db, p.dialect)
 }
@@ -501,28 +484,21 @@ func (p *point) planSignUp(t *testing.T) error {
 // start plans, creates and binds a check with a callback.
 func (p *point) start(t *testing.T) {
 	t.Helper()
-	p.createUnbound(t)
-	if err := p.bind(t); err != nil {
-		t.Fatal(err)
-	}
+	p.check = p.backend.start(t, p.phone, p.reference)
 }
 
 // createUnbound plans and creates a check with a callback.
 func (p *point) createUnbound(t *testing.T) {
 	t.Helper()
-	p.plan(t, idverify.ProductPhoneCheck, p.reference)
-	p.check = p.create(t, matchingNumber, p.reference)
+	p.plan(t, p.product, p.reference)
+	p.check = p.create(t, p.phone, p.reference)
 }
 
 // createWithoutCallback plans and creates a check that the service sends no callback of.
 func (p *point) createWithoutCallback(t *testing.T) {
 	t.Helper()
-	p.plan(t, idverify.ProductPhoneCheck, p.reference)
-	check, err := p.client.PhoneChecks.Create(t.Context(), idverify.PhoneCheckParams{PhoneNumber: matchingNumber, ReferenceID: p.reference})
-	if err != nil {
-		t.Fatal(err)
-	}
-	p.check = check
+	p.plan(t, p.product, p.reference)
+	p.check = p.createSilent(t, p.phone, p.reference)
 }
 
 // completeUnbound completes a check without a callback, whose ID is not stored.
@@ -535,10 +511,7 @@ func (p *point) completeUnbound(t *testing.T) {
 // completeUnnoticed completes a check without a callback.
 func (p *point) completeUnnoticed(t *testing.T) {
 	t.Helper()
-	p.createWithoutCallback(t)
-	if err := p.bind(t); err != nil {
-		t.Fatal(err)
-	}
+	p.check = p.startSilent(t, p.phone, p.reference)
 	p.open(t, p.check)
 }
 
@@ -554,7 +527,7 @@ func (p *point) store(t *testing.T) {
 // createPlanned calls the create method of the planned product.
 func (p *point) createPlanned(t *testing.T) error {
 	t.Helper()
-	checkID, err := createMethods[p.product](t.Context(), p.inbox, p.client, p.number, p.reference)
+	checkID, err := createMethods[p.product](t.Context(), p.inbox, p.client, p.phone, p.reference)
 	if (checkID == "") == (err == nil) {
 		t.Errorf("check %q and error %v, want one of them", checkID, err)
 	}
@@ -634,15 +607,6 @@ func (p *point) retry(t *testing.T) error {
 func (p *point) purge(t *testing.T) error {
 	_, err := p.inbox.Purge(t.Context())
 	return err
-}
-
-// insertEnded inserts n entries that ended some time ago. The times of column are the same.
-func (p *point) insertEnded(t *testing.T, reference string, n int, column string, ago time.Duration) {
-	t.Helper()
-	p.exec(t, "WITH RECURSIVE numbers (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM numbers WHERE i < $1) "+
-		"INSERT INTO idverify_checks (reference, product, check_id, planned_at, give_up_at, status, ended_at, "+column+") "+
-		"SELECT $2 || ' ' || i, 'phone_check', 'check of ' || $2 || ' ' || i, $3, $3, 'EXPIRED', $3, $3 FROM numbers",
-		n, reference, p.service.Now().Add(-ago).UnixMicro())
 }
 
 // openCheck opens the Check URL. The service sends the callback once.
@@ -765,29 +729,7 @@ func (p *point) verifyOnce(t *testing.T, status inbox.Status) {
 
 func (p *point) verifyEffects(t *testing.T, want int) {
 	t.Helper()
-	if got := p.count(t, "SELECT count(*) FROM effects WHERE reference = $1", p.reference); got != want {
+	if got := p.number(t, "SELECT count(*) FROM effects WHERE reference = $1", p.reference); got != want {
 		t.Errorf("the result took effect %d times, want %d", got, want)
 	}
-}
-
-func (s *points) advance(t *testing.T, d time.Duration) {
-	t.Helper()
-	if err := s.service.Advance(t.Context(), d); err != nil {
-		t.Fatal(err)
-	}
-}
-
-func (s *points) exec(t testing.TB, query string, args ...any) {
-	t.Helper()
-	if _, err := s.db.ExecContext(t.Context(), query, args...); err != nil {
-		t.Fatal(fmt.Errorf("%s: %w", statement{query: query}, err))
-	}
-}
-
-func (s *points) count(t testing.TB, query string, args ...any) (n int) {
-	t.Helper()
-	if err := s.db.QueryRowContext(t.Context(), query, args...).Scan(&n); err != nil {
-		t.Fatal(fmt.Errorf("%s: %w", statement{query: query}, err))
-	}
-	return n
 }

@@ -16,7 +16,7 @@ func TestEntry_Verdicts(t *testing.T) {
 	onDatabases(t, func(t *testing.T, d database) {
 		const phone, sim, subscriber = idverify.ProductPhoneCheck, idverify.ProductSIMCheck, idverify.ProductSubscriberCheck
 		const yes, no, unknown = idverify.VerdictYes, idverify.VerdictNo, idverify.VerdictUnknown
-		i := newIntake(t, d, addEffect)
+		b := newBackend(t, d, &inbox.Options{OnResult: insertEffect})
 		for n, row := range []struct {
 			product            idverify.Product
 			status             idverify.CheckStatus
@@ -35,13 +35,13 @@ func TestEntry_Verdicts(t *testing.T) {
 			{subscriber, idverify.StatusExpired, yes, yes, []idverify.Verdict{unknown, unknown}},
 		} {
 			reference := fmt.Sprint("row ", n)
-			i.plan(t, row.product, reference)
+			b.plan(t, row.product, reference)
 			result := inbox.Result{Product: row.product, CheckID: "check of " + reference, ReferenceID: reference, Status: row.status, Match: row.match, NoSIMChange: row.noSIMChange}
-			if _, err := i.inbox.Record(t.Context(), result); err != nil {
+			if _, err := b.inbox.Record(t.Context(), result); err != nil {
 				t.Fatal(err)
 			}
 
-			e := i.get(t, reference)
+			e := b.get(t, reference)
 
 			if got := []idverify.Verdict{e.Match, e.NoSIMChange}; !cmp.Equal(got, row.want) {
 				t.Errorf("%+v: verdicts = %v, want %v", result, got, row.want)

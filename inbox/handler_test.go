@@ -23,43 +23,29 @@ import (
 	"github.com/idverify/idverify-go/signature"
 )
 
-func TestInbox_StoresCallback(t *testing.T) {
-	onDatabases(t, func(t *testing.T, d database) {
-		b := newBackend(t, d, nil)
-
-		check := b.start(t, "447700900012", "sign-up 1")
-		b.open(t, check)
-
-		e := b.get(t, "sign-up 1")
-		if e.Match != idverify.VerdictYes || e.Source != inbox.SourceCallback || e.CheckID != check.CheckID {
-			t.Errorf("entry = %+v, want the result of the callback", e)
-		}
-	})
-}
-
 func TestHandler_StoresOnce(t *testing.T) {
 	onDatabases(t, func(t *testing.T, d database) {
-		i := newIntake(t, d, addEffect)
-		check := i.start(t, "447700900012", "r")
+		b := newBackend(t, d, &inbox.Options{OnResult: insertEffect})
+		check := b.start(t, matching, "r")
 
-		i.open(t, check)
-		first := i.get(t, "r")
-		advance(t, i.service, time.Minute)
-		i.redeliver(t)
+		b.open(t, check)
+		first := b.get(t, "r")
+		b.advance(t, time.Minute)
+		b.redeliver(t)
 
-		if got := i.responses(); got != "204 204" {
+		if got := b.responses(); got != "204 204" {
 			t.Errorf("responses = %s, want 204 for the callback and its duplicate", got)
 		}
-		if got := i.outcomes("callback"); got != "stored duplicate" {
+		if got := b.outcomesOf("callback"); got != "stored duplicate" {
 			t.Errorf("outcomes = %s, want stored duplicate", got)
 		}
-		if n := i.effects(t); n != 1 {
+		if n := b.effects(t); n != 1 {
 			t.Errorf("%d effects, want 1: the customer would be verified twice", n)
 		}
-		if got := i.levels(t); got != "DEBUG DEBUG" {
+		if got := b.levels(); got != "DEBUG DEBUG" {
 			t.Errorf("levels = %s, want DEBUG", got)
 		}
-		second := i.get(t, "r")
+		second := b.get(t, "r")
 		if !second.EndedAt.Equal(first.EndedAt) || second.DoneAt.IsZero() || second.Match != idverify.VerdictYes {
 			t.Errorf("entry = %+v, want that of the first callback, %+v", second, first)
 		}
@@ -77,8 +63,8 @@ func TestHandler_StoresFields(t *testing.T) {
 		if err := b.inbox.Bind(t.Context(), "changed SIM", check.CheckID, check.TTL); err != nil {
 			t.Fatal(err)
 		}
-		failing := b.start(t, "447700900055", "ends as ERROR")
-		expiring := b.start(t, "447700900012", "expires")
+		failing := b.start(t, noResult, "ends as ERROR")
+		expiring := b.start(t, matching, "expires")
 
 		if _, err := b.service.Device().Open(t.Context(), check.CheckURL); err != nil {
 			t.Fatal(err)
@@ -105,74 +91,21 @@ func TestHandler_StoresFields(t *testing.T) {
 	})
 }
 
-func TestHandler_EarlyCallback(t *testing.T) {
-	onDatabases(t, func(t *testing.T, d database) {
-		i := newIntake(t, d, addEffect)
-		i.plan(t, idverify.ProductPhoneCheck, "r")
-		check := i.create(t, "447700900012", "r")
-
-		i.open(t, check)
-		early := i.get(t, "r")
-		if err := i.inbox.Bind(t.Context(), "r", check.CheckID, check.TTL); err != nil {
-			t.Fatal(err)
-		}
-		advance(t, i.service, 10*time.Second)
-
-		if early.Status != "" {
-			t.Errorf("entry = %+v before Bind, want no result: anyone can choose the reference", early)
-		}
-		if got := i.responses(); got != "503 204" {
-			t.Errorf("responses = %s, want 503 204", got)
-		}
-		if got := i.levels(t); got != "WARN DEBUG" {
-			t.Errorf("levels = %s, want WARN DEBUG", got)
-		}
-		if e := i.get(t, "r"); e.Match != idverify.VerdictYes || i.effects(t) != 1 {
-			t.Errorf("entry = %+v with %d effects, want the result and 1", e, i.effects(t))
-		}
-	})
-}
-
-func TestHandler_OtherCustomer(t *testing.T) {
-	onDatabases(t, func(t *testing.T, d database) {
-		i := newIntake(t, d, addEffect)
-		other := i.otherCustomer()
-		check := other.create(t, "447700900012", "not planned")
-
-		other.open(t, check)
-		advance(t, i.service, 3*time.Minute)
-
-		responses := i.responses()
-		if !strings.HasPrefix(responses, "503 ") || !strings.HasSuffix(responses, " 204") {
-			t.Errorf("responses = %s, want 503 while the check is young, then 204", responses)
-		}
-		if got := i.outcomes("callback"); !strings.HasPrefix(got, "early ") || !strings.HasSuffix(got, " ignored") {
-			t.Errorf("outcomes = %s, want early, then ignored", got)
-		}
-		if got := i.levels(t); strings.Trim(got, "WARN ") != "" {
-			t.Errorf("levels = %s, want WARN: another customer must not raise an alert", got)
-		}
-		if n := i.number(t, "SELECT count(*) FROM idverify_checks"); n != 0 || i.effects(t) != 0 {
-			t.Errorf("%d entries and %d effects, want none", n, i.effects(t))
-		}
-	})
-}
-
 func TestHandler_OtherCustomerWithReference(t *testing.T) {
 	onDatabases(t, func(t *testing.T, d database) {
-		i := newIntake(t, d, addEffect)
-		i.plan(t, idverify.ProductPhoneCheck, "guessed")
-		other := i.otherCustomer()
+		b := newBackend(t, d, &inbox.Options{OnResult: insertEffect})
+		b.plan(t, idverify.ProductPhoneCheck, "guessed")
+		other := b.otherCustomer()
 
-		other.open(t, other.create(t, "447700900012", "guessed"))
-		advance(t, i.service, 3*time.Minute)
-		attacked := i.get(t, "guessed")
-		responses := i.responses()
-		check := i.create(t, "447700900013", "guessed") // no match
-		if err := i.inbox.Bind(t.Context(), "guessed", check.CheckID, check.TTL); err != nil {
+		other.open(t, other.create(t, matching, "guessed"))
+		b.advance(t, 3*time.Minute)
+		attacked := b.get(t, "guessed")
+		responses := b.responses()
+		check := b.create(t, "447700900013", "guessed") // no match
+		if err := b.inbox.Bind(t.Context(), "guessed", check.CheckID, check.TTL); err != nil {
 			t.Fatal(err)
 		}
-		i.open(t, check)
+		b.open(t, check)
 
 		if responses != "503 503 503 503 503 503" {
 			t.Errorf("responses = %s, want six 503: Bind may be in progress", responses)
@@ -180,78 +113,28 @@ func TestHandler_OtherCustomerWithReference(t *testing.T) {
 		if attacked.Status != "" || attacked.CheckID != "" {
 			t.Errorf("entry = %+v, want neither result nor check ID from another customer", attacked)
 		}
-		if e := i.get(t, "guessed"); e.Match != idverify.VerdictNo || e.CheckID != check.CheckID || i.effects(t) != 1 {
+		if e := b.get(t, "guessed"); e.Match != idverify.VerdictNo || e.CheckID != check.CheckID || b.effects(t) != 1 {
 			t.Errorf("entry = %+v, want the result of our check", e)
-		}
-	})
-}
-
-func TestHandler_OtherProduct(t *testing.T) {
-	onDatabases(t, func(t *testing.T, d database) {
-		i := newIntake(t, d, addEffect)
-		i.plan(t, idverify.ProductSubscriberCheck, "r")
-		check := i.create(t, "447700900012", "other")
-		if err := i.inbox.Bind(t.Context(), "r", check.CheckID, 0); err != nil {
-			t.Fatal(err)
-		}
-
-		i.open(t, check)
-
-		if got := i.responses(); got != "204" || i.outcomes("callback") != "ignored" {
-			t.Errorf("responses = %s, want one 204 that ignores the callback", got)
-		}
-		if e := i.get(t, "r"); e.Status != "" || i.effects(t) != 0 {
-			t.Errorf("entry = %+v, want no result of another product", e)
-		}
-		if got := i.levels(t); got != "WARN" {
-			t.Errorf("levels = %s, want WARN", got)
 		}
 	})
 }
 
 func TestHandler_Forged(t *testing.T) {
 	onDatabases(t, func(t *testing.T, d database) {
-		i := newIntake(t, d, addEffect)
-		check := i.start(t, "447700900012", "r")
-		i.service.Inject(sandboxfake.Match{Operation: sandboxfake.OperationCallback}, sandboxfake.Fault{WrongKey: true})
+		b := newBackend(t, d, &inbox.Options{OnResult: insertEffect})
+		check := b.start(t, matching, "r")
+		b.service.Inject(sandboxfake.Match{Operation: sandboxfake.OperationCallback}, sandboxfake.Fault{WrongKey: true})
 
-		i.open(t, check)
-		forged := i.get(t, "r")
-		events := i.outcomes("callback")
-		i.redeliver(t)
+		b.open(t, check)
+		forged := b.get(t, "r")
+		events := b.outcomesOf("callback")
+		b.redeliver(t)
 
 		if forged.Status != "" || events != "" {
 			t.Errorf("entry = %+v, want no result from a forged callback", forged)
 		}
-		if got := i.responses(); got != "400 204" || i.get(t, "r").Match != idverify.VerdictYes {
+		if got := b.responses(); got != "400 204" || b.get(t, "r").Match != idverify.VerdictYes {
 			t.Errorf("responses = %s, want 400 and then 204", got)
-		}
-	})
-}
-
-func TestHandler_KeySetUnavailable(t *testing.T) {
-	onDatabases(t, func(t *testing.T, d database) {
-		i := newIntake(t, d, addEffect)
-		keys, err := i.client.NewJWKS(&signature.JWKSOptions{MinRefetch: time.Nanosecond})
-		if err != nil {
-			t.Fatal(err)
-		}
-		v, err := signature.NewVerifier(keys, []string{host}, &signature.VerifierOptions{Now: i.service.Now})
-		if err != nil {
-			t.Fatal(err)
-		}
-		i.serveWith(i.inbox.Handler(v))
-		i.service.Inject(sandboxfake.Match{Operation: "jwks.get"}, sandboxfake.Fault{Status: http.StatusServiceUnavailable})
-
-		i.open(t, i.start(t, "447700900012", "r"))
-		unavailable := i.get(t, "r")
-		advance(t, i.service, 10*time.Second)
-
-		if got := i.responses(); got != "503 204" || unavailable.Status != "" {
-			t.Errorf("responses = %s, want 503 and then 204", got)
-		}
-		if i.get(t, "r").Match != idverify.VerdictYes || i.effects(t) != 1 {
-			t.Error("the redelivered callback is not stored")
 		}
 	})
 }
@@ -259,62 +142,47 @@ func TestHandler_KeySetUnavailable(t *testing.T) {
 func TestHandler_OnResultFails(t *testing.T) {
 	onDatabases(t, func(t *testing.T, d database) {
 		calls := 0
-		i := newIntake(t, d, func(ctx context.Context, tx *sql.Tx, e inbox.Entry) error {
-			if err := addEffect(ctx, tx, e); err != nil {
+		b := newBackend(t, d, &inbox.Options{OnResult: func(ctx context.Context, tx *sql.Tx, e inbox.Entry) error {
+			if err := insertEffect(ctx, tx, e); err != nil {
 				return err
 			}
 			switch calls++; calls {
 			case 1:
 				return errors.New("queue is full")
 			case 2:
-				panic("447700900012")
+				panic(matching)
 			case 3:
 				panic(errors.ErrUnsupported)
 			case 4:
 				return tx.Rollback()
 			}
 			return nil
-		})
-		check := i.start(t, "447700900012", "r")
+		}})
+		check := b.start(t, matching, "r")
 
-		i.open(t, check)
-		first := i.get(t, "r")
-		failed := i.effects(t)
-		advance(t, i.service, 3*time.Minute)
+		b.open(t, check)
+		first := b.get(t, "r")
+		failed := b.effects(t)
+		b.advance(t, 3*time.Minute)
 
-		if got := i.responses(); got != "500 500 500 500 204" {
+		if got := b.responses(); got != "500 500 500 500 204" {
 			t.Errorf("responses = %s, want 500 for each failure, then 204", got)
 		}
 		if first.Status != "" || failed != 0 {
 			t.Errorf("entry = %+v with %d effects after a failure, want a rollback", first, failed)
 		}
-		if n := i.effects(t); n != 1 || i.get(t, "r").Match != idverify.VerdictYes {
+		if n := b.effects(t); n != 1 || b.get(t, "r").Match != idverify.VerdictYes {
 			t.Errorf("%d effects, want 1", n)
 		}
-		log := i.log.String()
+		log := b.logged()
 		if !strings.Contains(log, "OnResult: queue is full") || !strings.Contains(log, "panic: a value of type string") || !strings.Contains(log, "handler_test.go") {
 			t.Errorf("the log does not contain the error, or the panic with its stack:\n%s", log)
 		}
 		if strings.Contains(log, "7700900012") {
 			t.Error("the log contains the value of the panic")
 		}
-		if got := i.levels(t); got != "ERROR ERROR ERROR ERROR DEBUG" {
-			t.Errorf("levels = %s, want ERROR for each failure", got)
-		}
-	})
-}
-
-func TestHandler_ObserverPanics(t *testing.T) {
-	onDatabases(t, func(t *testing.T, d database) {
-		b := newBackend(t, d, &inbox.Options{
-			Observe:  func(context.Context, inbox.Event) { panic("observer") },
-			OnResult: func(context.Context, *sql.Tx, inbox.Entry) error { return errors.New("failed") },
-		})
-
-		b.open(t, b.start(t, "447700900012", "r"))
-
-		if got := b.responses(); got != "500" {
-			t.Errorf("responses = %s, want 500: the service does not retry after a closed connection", got)
+		if n := strings.Count(log, `level=ERROR msg="inbox: callback"`); n != 4 {
+			t.Errorf("%d records of level ERROR, want one for each failure:\n%s", n, log)
 		}
 	})
 }
@@ -323,21 +191,21 @@ func TestHandler_ConcurrentDuplicates(t *testing.T) {
 	onDatabases(t, func(t *testing.T, d database) {
 		const callbacks, failures = 60, 3
 		var calls atomic.Int64
-		i := newIntake(t, d, func(ctx context.Context, tx *sql.Tx, e inbox.Entry) error {
-			if err := addEffect(ctx, tx, e); err != nil || calls.Add(1) > failures {
+		b := newBackend(t, d, &inbox.Options{OnResult: func(ctx context.Context, tx *sql.Tx, e inbox.Entry) error {
+			if err := insertEffect(ctx, tx, e); err != nil || calls.Add(1) > failures {
 				return err
 			}
 			return errors.New("failed")
-		})
-		i.db.SetMaxOpenConns(20)
-		i.planned(t, "r", "check")
-		url := i.signedURL(t, nil)
+		}})
+		b.db.SetMaxOpenConns(20)
+		b.planned(t, "r", "check")
+		url := b.signedURL(t, nil)
 		var stored, failed atomic.Int64
 
 		var all sync.WaitGroup
 		for range callbacks {
 			all.Go(func() {
-				status, err := i.send(t.Context(), t, url, "phone_check", signedBody(i.backend, `"status":"COMPLETED","match":true`))
+				status, err := b.send(t.Context(), t, url, "phone_check", signedBody(b, `"status":"COMPLETED","match":true`))
 				switch {
 				case err != nil:
 					t.Error(err)
@@ -352,7 +220,7 @@ func TestHandler_ConcurrentDuplicates(t *testing.T) {
 		}
 		all.Wait()
 
-		if n := i.effects(t); n != 1 || calls.Load() != failures+1 {
+		if n := b.effects(t); n != 1 || calls.Load() != failures+1 {
 			t.Errorf("%d effects after %d calls, want 1 after %d", n, calls.Load(), failures+1)
 		}
 		if stored.Load() != callbacks-failures || failed.Load() != failures {
@@ -365,11 +233,11 @@ func TestHandler_ConcurrentDuplicates(t *testing.T) {
 func TestHandler_HostileValues(t *testing.T) {
 	onDatabases(t, func(t *testing.T, d database) {
 		const completed = `"status":"COMPLETED","match":true`
-		i := newIntake(t, d, addEffect)
-		i.planned(t, "r", "check")
-		i.plan(t, idverify.ProductPhoneCheck, "no check ID")
-		url := i.signedURL(t, nil)
-		now := i.service.Now()
+		b := newBackend(t, d, &inbox.Options{OnResult: insertEffect})
+		b.planned(t, "r", "check")
+		b.plan(t, idverify.ProductPhoneCheck, "no check ID")
+		url := b.signedURL(t, nil)
+		now := b.service.Now()
 		old := now.Add(-time.Hour)
 
 		for _, test := range []struct {
@@ -377,14 +245,14 @@ func TestHandler_HostileValues(t *testing.T) {
 			status           int
 			outcome, level   string
 		}{
-			{"unknown product", "age_check", signedBody(i.backend, completed), 204, "ignored", "WARN"},
+			{"unknown product", "age_check", signedBody(b, completed), 204, "ignored", "WARN"},
 			{"unknown product without JSON", "age_check", "text", 204, "ignored", "WARN"},
-			{"SIMCheck", "sim_check", signedBody(i.backend, completed), 204, "ignored", "WARN"},
-			{"other product", "subscriber_check", signedBody(i.backend, completed), 204, "ignored", "WARN"},
-			{"not final", "phone_check", signedBody(i.backend, `"status":"PENDING","match":true`), 204, "ignored", "WARN"},
-			{"unknown status", "phone_check", signedBody(i.backend, `"status":"REVOKED","match":true`), 204, "ignored", "WARN"},
-			{"our own status", "phone_check", signedBody(i.backend, `"status":"LOST","match":true`), 204, "ignored", "WARN"},
-			{"status in lower case", "phone_check", signedBody(i.backend, `"status":"completed","match":true`), 204, "ignored", "WARN"},
+			{"SIMCheck", "sim_check", signedBody(b, completed), 204, "ignored", "WARN"},
+			{"other product", "subscriber_check", signedBody(b, completed), 204, "ignored", "WARN"},
+			{"not final", "phone_check", signedBody(b, `"status":"PENDING","match":true`), 204, "ignored", "WARN"},
+			{"unknown status", "phone_check", signedBody(b, `"status":"REVOKED","match":true`), 204, "ignored", "WARN"},
+			{"our own status", "phone_check", signedBody(b, `"status":"LOST","match":true`), 204, "ignored", "WARN"},
+			{"status in lower case", "phone_check", signedBody(b, `"status":"completed","match":true`), 204, "ignored", "WARN"},
 			{"check ID with NUL", "phone_check", bodyOf(`check\u0000`, now, completed), 204, "ignored", "WARN"},
 			{"check ID too long", "phone_check", bodyOf(strings.Repeat("x", 100_000), now, completed), 204, "ignored", "WARN"},
 			{"check ID with invalid UTF-8", "phone_check", bodyOf("check\xff", old, completed), 204, "ignored", "WARN"},
@@ -403,37 +271,40 @@ func TestHandler_HostileValues(t *testing.T) {
 			{"null", "phone_check", "null", 500, "failed", "ERROR"},
 			{"empty", "phone_check", "", 500, "failed", "ERROR"},
 		} {
-			status, err := i.send(t.Context(), t, url, test.kind, test.body)
+			status, err := b.send(t.Context(), t, url, test.kind, test.body)
 			if err != nil {
 				t.Fatalf("%s: %v", test.name, err)
 			}
 
-			outcome, level := i.outcomes("callback"), i.levels(t)
+			outcome, level := b.outcomesOf("callback"), b.levels()
 			if status != test.status || outcome != test.outcome || level != test.level {
 				t.Errorf("%s: response, outcome, level = %d, %s, %s; want %d, %s, %s", test.name, status, outcome, level, test.status, test.outcome, test.level)
 			}
 		}
 
-		if n := i.number(t, "SELECT count(*) FROM idverify_checks WHERE status IS NOT NULL"); n != 0 || i.effects(t) != 0 {
-			t.Errorf("%d results and %d effects, want none", n, i.effects(t))
+		if n := b.number(t, "SELECT count(*) FROM idverify_checks WHERE status IS NOT NULL"); n != 0 || b.effects(t) != 0 {
+			t.Errorf("%d results and %d effects, want none", n, b.effects(t))
+		}
+		if n := b.number(t, "SELECT count(*) FROM idverify_checks"); n != 2 {
+			t.Errorf("%d entries, want the two that were planned", n)
 		}
 	})
 }
 
 func TestHandler_HostileFields(t *testing.T) {
 	onDatabases(t, func(t *testing.T, d database) {
-		i := newIntake(t, d, addEffect)
-		i.planned(t, "r", "check")
+		b := newBackend(t, d, &inbox.Options{OnResult: insertEffect})
+		b.planned(t, "r", "check")
 		long := `a\u0000b` + strings.Repeat("ü", 100_000)
 		fields := `"status":"COMPLETED","match":null,"no_sim_change":true,"network_id":"` + long + `","error_code":"` + long + `","charge_amount":` + strings.Repeat("9", 1000)
 
-		status, err := i.send(t.Context(), t, i.signedURL(t, nil), "phone_check", signedBody(i.backend, fields))
+		status, err := b.send(t.Context(), t, b.signedURL(t, nil), "phone_check", signedBody(b, fields))
 		if err != nil {
 			t.Fatal(err)
 		}
 
-		e := i.get(t, "r")
-		if status != 204 || e.Status != "COMPLETED" || i.effects(t) != 1 {
+		e := b.get(t, "r")
+		if status != 204 || e.Status != "COMPLETED" || b.effects(t) != 1 {
 			t.Errorf("response = %d, entry = %+v; want the result in spite of its other fields", status, e)
 		}
 		if e.Match != idverify.VerdictUnknown || e.NoSIMChange != idverify.VerdictUnknown {
@@ -452,14 +323,14 @@ func TestHandler_RespondsInTime(t *testing.T) {
 	onDatabases(t, func(t *testing.T, d database) {
 		d.source(t) // starts the server outside of the bubble
 		synctest.Test(t, func(t *testing.T) {
-			i := newIntake(t, d, func(ctx context.Context, tx *sql.Tx, e inbox.Entry) error {
-				if err := addEffect(ctx, tx, e); err != nil {
+			b := newBackend(t, d, &inbox.Options{OnResult: func(ctx context.Context, tx *sql.Tx, e inbox.Entry) error {
+				if err := insertEffect(ctx, tx, e); err != nil {
 					return err
 				}
 				<-ctx.Done()
 				return context.Cause(ctx)
-			})
-			i.planned(t, "r", "check")
+			}})
+			b.planned(t, "r", "check")
 			key, err := testKey()
 			if err != nil {
 				t.Fatal(err)
@@ -472,9 +343,9 @@ func TestHandler_RespondsInTime(t *testing.T) {
 				{6 * time.Second, 8 * time.Second},
 				{9 * time.Second, 9 * time.Second},
 			} {
-				url := i.signedURL(t, slowKeys{keys, test.verification})
+				url := b.signedURL(t, slowKeys{keys, test.verification})
 				begin := time.Now()
-				status, err := i.send(t.Context(), t, url, "phone_check", signedBody(i.backend, `"status":"COMPLETED","match":true`))
+				status, err := b.send(t.Context(), t, url, "phone_check", signedBody(b, `"status":"COMPLETED","match":true`))
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -483,11 +354,11 @@ func TestHandler_RespondsInTime(t *testing.T) {
 					t.Errorf("verification of %v: response = %d after %v, want 500 after %v", test.verification, status, got, test.want)
 				}
 			}
-			if e := i.get(t, "r"); e.Status != "" || i.effects(t) != 0 {
-				t.Errorf("entry = %+v with %d effects, want a rollback", e, i.effects(t))
+			if e := b.get(t, "r"); e.Status != "" || b.effects(t) != 0 {
+				t.Errorf("entry = %+v with %d effects, want a rollback", e, b.effects(t))
 			}
-			i.service.Close()
-			i.db.Close()
+			b.service.Close()
+			b.db.Close()
 		})
 	})
 }
@@ -504,70 +375,6 @@ func (k slowKeys) PublicKey(ctx context.Context, keyID string) (*rsa.PublicKey, 
 	return k.KeySource.PublicKey(ctx, keyID)
 }
 
-// Another transaction keeps the lock that storing needs. The test takes the five seconds of the
-// handler, because no bubble can contain the locks of a database.
-func TestHandler_LockedDatabase(t *testing.T) {
-	onDatabases(t, func(t *testing.T, d database) {
-		i := newIntake(t, d, addEffect)
-		i.planned(t, "r", "check")
-		url := i.signedURL(t, nil)
-		tx, err := i.db.BeginTx(t.Context(), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer tx.Rollback()
-		if _, err := tx.ExecContext(t.Context(), "UPDATE idverify_checks SET attempts = 0"); err != nil {
-			t.Fatal(err)
-		}
-		body := signedBody(i.backend, `"status":"COMPLETED","match":true`)
-
-		locked, err := i.send(t.Context(), t, url, "phone_check", body)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := tx.Rollback(); err != nil {
-			t.Fatal(err)
-		}
-		unlocked, err := i.send(t.Context(), t, url, "phone_check", body)
-		if err != nil {
-			t.Fatal(err)
-		}
-
-		if locked != 500 || unlocked != 204 || i.effects(t) != 1 {
-			t.Errorf("responses = %d and %d with %d effects, want 500 while locked, then 204 with 1", locked, unlocked, i.effects(t))
-		}
-	})
-}
-
-func TestHandler_DatabaseClosed(t *testing.T) {
-	onDatabases(t, func(t *testing.T, d database) {
-		i := newIntake(t, d, addEffect)
-		source := d.source(t)
-		other := openDB(t, d.driver, source)
-		if err := inbox.Migrate(t.Context(), other, d.dialect); err != nil {
-			t.Fatal(err)
-		}
-		down, err := inbox.New(t.Context(), other, d.dialect, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		other.Close()
-		v := i.service.Verifier([]string{host}, nil)
-		i.serveWith(down.Handler(v))
-
-		i.open(t, i.start(t, "447700900012", "r"))
-		i.serveWith(i.inbox.Handler(v))
-		advance(t, i.service, 10*time.Second)
-
-		if got := i.responses(); got != "500 204" {
-			t.Errorf("responses = %s, want 500 and then 204", got)
-		}
-		if i.get(t, "r").Match != idverify.VerdictYes || i.effects(t) != 1 {
-			t.Error("the redelivered callback is not stored")
-		}
-	})
-}
-
 func TestHandler_DatabaseDown(t *testing.T) {
 	t.Parallel()
 	server, err := pgtest.Start()
@@ -579,8 +386,8 @@ func TestHandler_DatabaseDown(t *testing.T) {
 	}
 	t.Cleanup(server.Close)
 	d := database{"PostgreSQL", inbox.Postgres, "pgx", func(testing.TB) string { return server.Source("postgres") }}
-	i := newIntake(t, d, addEffect)
-	check := i.start(t, "447700900012", "r")
+	b := newBackend(t, d, &inbox.Options{OnResult: insertEffect})
+	check := b.start(t, matching, "r")
 	admin := openDB(t, "pgx", server.Source("template1"))
 	allow := func(allowed bool) {
 		if _, err := admin.ExecContext(t.Context(), fmt.Sprintf("ALTER DATABASE postgres ALLOW_CONNECTIONS %t", allowed)); err != nil {
@@ -592,22 +399,22 @@ func TestHandler_DatabaseDown(t *testing.T) {
 	if _, err := admin.ExecContext(t.Context(), "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = 'postgres'"); err != nil {
 		t.Fatal(err)
 	}
-	i.open(t, check)
-	advance(t, i.service, 10*time.Second)
+	b.open(t, check)
+	b.advance(t, 10*time.Second)
 	allow(true)
-	advance(t, i.service, 20*time.Second)
+	b.advance(t, 20*time.Second)
 	if err := server.Crash(); err != nil {
 		t.Fatal(err)
 	}
-	i.redeliver(t)
+	b.redeliver(t)
 
-	if got := i.responses(); got != "500 500 204 204" {
+	if got := b.responses(); got != "500 500 204 204" {
 		t.Errorf("responses = %s, want 500 while the database is down, then 204, and 204 after its crash", got)
 	}
-	if i.get(t, "r").Match != idverify.VerdictYes || i.effects(t) != 1 {
+	if b.get(t, "r").Match != idverify.VerdictYes || b.effects(t) != 1 {
 		t.Error("the redelivered callback is not stored")
 	}
-	if got := i.levels(t); got != "ERROR ERROR DEBUG DEBUG" {
+	if got := b.levels(); got != "ERROR ERROR DEBUG DEBUG" {
 		t.Errorf("levels = %s, want ERROR while the database is down", got)
 	}
 }
@@ -615,15 +422,15 @@ func TestHandler_DatabaseDown(t *testing.T) {
 func TestHandler_ServiceDisconnects(t *testing.T) {
 	onDatabases(t, func(t *testing.T, d database) {
 		storing, disconnected, stored := make(chan struct{}), make(chan struct{}), make(chan struct{})
-		i := newIntake(t, d, func(ctx context.Context, tx *sql.Tx, e inbox.Entry) error {
+		b := newBackend(t, d, &inbox.Options{OnResult: func(ctx context.Context, tx *sql.Tx, e inbox.Entry) error {
 			close(storing)
 			<-disconnected
-			return addEffect(ctx, tx, e)
-		})
-		i.planned(t, "r", "check")
-		url := i.signedURL(t, nil)
-		handler := i.inbox.Handler(i.verifier(t, nil))
-		i.service.Handle("signed.sandbox.test", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			return insertEffect(ctx, tx, e)
+		}})
+		b.planned(t, "r", "check")
+		url := b.signedURL(t, nil)
+		handler := b.inbox.Handler(b.verifier(t, nil))
+		b.service.Handle("signed.sandbox.test", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			defer close(stored)
 			go func() {
 				<-r.Context().Done() // the server has noticed the end of the connection
@@ -637,13 +444,13 @@ func TestHandler_ServiceDisconnects(t *testing.T) {
 			cancel()
 		}()
 
-		_, err := i.send(ctx, t, url, "phone_check", signedBody(i.backend, `"status":"COMPLETED","match":true`))
+		_, err := b.send(ctx, t, url, "phone_check", signedBody(b, `"status":"COMPLETED","match":true`))
 		<-stored
 
 		if !errors.Is(err, context.Canceled) {
 			t.Errorf("error = %v, want that of the closed connection", err)
 		}
-		if i.get(t, "r").Match != idverify.VerdictYes || i.effects(t) != 1 {
+		if b.get(t, "r").Match != idverify.VerdictYes || b.effects(t) != 1 {
 			t.Error("the result is not stored: the service does not send it again")
 		}
 	})
@@ -653,7 +460,7 @@ func TestHandler_ServiceDisconnects(t *testing.T) {
 // lock that storing needs. It has no replay store: it stores one result per check.
 func TestHandler_Examined(t *testing.T) {
 	onDatabases(t, func(t *testing.T, d database) {
-		i := newIntake(t, d, addEffect)
+		b := newBackend(t, d, &inbox.Options{OnResult: insertEffect})
 		keys, err := receivertest.NewKeys()
 		if err != nil {
 			t.Fatal(err)
@@ -662,49 +469,49 @@ func TestHandler_Examined(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		v, err := signature.NewVerifier(keySet, []string{host}, &signature.VerifierOptions{Now: i.service.Now})
+		v, err := signature.NewVerifier(keySet, []string{host}, &signature.VerifierOptions{Now: b.service.Now})
 		if err != nil {
 			t.Fatal(err)
 		}
 
 		receivertest.Run(t, receivertest.Receiver{
 			Keys:    keys,
-			URL:     i.callbackURL,
-			Handler: i.inbox.Handler(v),
+			URL:     b.callbackURL,
+			Handler: b.inbox.Handler(v),
 			Strict:  true,
-			Now:     i.service.Now,
-			Probe:   i.probe(),
+			Now:     b.service.Now,
+			Probe:   b.probe(),
 		})
 	})
 }
 
 // probe returns a probe that plans checks and counts the effects of OnResult.
-func (i *intake) probe() receivertest.Probe {
+func (b *backend) probe() receivertest.Probe {
 	var lock *sql.Tx
 	return receivertest.Probe{
 		Created: func(ctx context.Context, c receivertest.Check) error {
-			tx, err := i.db.BeginTx(ctx, nil)
+			tx, err := b.db.BeginTx(ctx, nil)
 			if err != nil {
 				return err
 			}
 			defer tx.Rollback()
-			if err := i.inbox.Plan(ctx, tx, idverify.Product(c.Product), c.CheckID); err != nil {
+			if err := b.inbox.Plan(ctx, tx, idverify.Product(c.Product), c.CheckID); err != nil {
 				return err
 			}
 			if err := tx.Commit(); err != nil {
 				return err
 			}
-			return i.inbox.Bind(ctx, c.CheckID, c.CheckID, 0)
+			return b.inbox.Bind(ctx, c.CheckID, c.CheckID, 0)
 		},
 		Effects: func(ctx context.Context, checkID string) (n int, err error) {
-			err = i.db.QueryRowContext(ctx, "SELECT count(*) FROM effects WHERE check_id = $1", checkID).Scan(&n)
+			err = b.db.QueryRowContext(ctx, "SELECT count(*) FROM effects WHERE reference = $1", checkID).Scan(&n)
 			return n, err
 		},
 		SlowStore: func(ctx context.Context, slow bool) (err error) {
 			if !slow {
 				return lock.Rollback()
 			}
-			if lock, err = i.db.BeginTx(context.WithoutCancel(ctx), nil); err != nil {
+			if lock, err = b.db.BeginTx(context.WithoutCancel(ctx), nil); err != nil {
 				return err
 			}
 			_, err = lock.ExecContext(ctx, "UPDATE idverify_checks SET attempts = 0")

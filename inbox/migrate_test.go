@@ -16,6 +16,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/idverify/idverify-go"
 	"github.com/idverify/idverify-go/inbox"
 )
 
@@ -224,7 +225,7 @@ func captureStatements(t *testing.T, d database) []statement {
 	}
 	var statements []statement
 	for _, op := range slices.Concat(reads, storeOperations[1:], handlerOperations, workOperations, reconcileOperations) {
-		p := &point{points: newPoints(t, d, op), reference: op.name, fn: applyEffect}
+		p := &point{points: newPoints(t, d, op), reference: op.name, product: idverify.ProductPhoneCheck, phone: matching, fn: applyEffect}
 		op.arrange(p, t)
 		p.faults.arm(0, fault{})
 		if err := op.act(p, t); err != nil {

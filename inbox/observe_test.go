@@ -3,7 +3,6 @@ package inbox_test
 import (
 	"context"
 	"database/sql"
-	"log/slog"
 	"strings"
 	"testing"
 	"time"
@@ -17,12 +16,12 @@ import (
 
 func TestInbox_Stats(t *testing.T) {
 	onDatabases(t, func(t *testing.T, d database) {
-		b := newWorkBackend(t, d, &inbox.Options{MaxAttempts: 1})
+		b := newBackend(t, d, &inbox.Options{MaxAttempts: 1})
 		b.wantStats(t, inbox.Stats{})
 		b.result(t, "done")
 		b.workOnce(t, insertEffect)
 		b.result(t, "stopped")
-		b.workOnce(t, func(context.Context, *sql.Tx, inbox.Entry) error { return errEffect })
+		b.workOnce(t, failEffect)
 		b.result(t, "pending 1")
 		b.plan(t, idverify.ProductPhoneCheck, "overdue")
 		b.advance(t, 30*time.Second)
@@ -35,7 +34,7 @@ func TestInbox_Stats(t *testing.T) {
 
 func TestInbox_Events(t *testing.T) {
 	onDatabases(t, func(t *testing.T, d database) {
-		b := newWorkBackend(t, d, &inbox.Options{MaxAttempts: 2})
+		b := newBackend(t, d, &inbox.Options{MaxAttempts: 2})
 		b.result(t, "sign-up 1")
 		b.advance(t, time.Second)
 		fail := func(context.Context, *sql.Tx, inbox.Entry) error {
@@ -55,7 +54,7 @@ func TestInbox_Events(t *testing.T) {
 		want := []inbox.Event{event, event, event}
 		want[1].Outcome = inbox.OutcomeStopped
 		want[2].Outcome, want[2].Duration, want[2].Lag, want[2].Err = inbox.OutcomeDone, 0, 6*time.Second, nil
-		if diff := cmp.Diff(want, b.events, cmpopts.EquateErrors()); diff != "" {
+		if diff := cmp.Diff(want, b.eventsOf("work"), cmpopts.EquateErrors()); diff != "" {
 			t.Errorf("events (-want +got):\n%s", diff)
 		}
 	})
@@ -63,16 +62,30 @@ func TestInbox_Events(t *testing.T) {
 
 func TestInbox_ObserverPanics(t *testing.T) {
 	onDatabases(t, func(t *testing.T, d database) {
-		var log strings.Builder
 		b := newBackend(t, d, &inbox.Options{
-			Logger:  slog.New(slog.NewTextHandler(&log, nil)),
 			Observe: func(context.Context, inbox.Event) { panic(matching) },
+			OnResult: func(_ context.Context, _ *sql.Tx, e inbox.Entry) error {
+				if e.Reference == "failing" {
+					return errEffect
+				}
+				return nil
+			},
 		})
 
-		storeResult(t, b.db, b.inbox, "sign-up 1")
+		b.result(t, "sign-up 1")
+		b.open(t, b.start(t, matching, "failing"))
 
-		if !strings.Contains(log.String(), "inbox: observer panicked") || strings.Contains(log.String(), matching) {
-			t.Errorf("log = %q, want the panic without its value", &log)
+		if got := b.responses(); got != "500" {
+			t.Errorf("responses = %s, want 500: the service does not retry after a closed connection", got)
+		}
+		log := b.logged()
+		for _, operation := range []string{"record", "callback"} {
+			if want := `level=ERROR msg="inbox: observer panicked" operation=` + operation + " type=string\n"; !strings.Contains(log, want) {
+				t.Errorf("log = %s, want %s", log, want)
+			}
+		}
+		if strings.Contains(log, matching) {
+			t.Errorf("log = %s, want it without the value of the panic", log)
 		}
 	})
 }

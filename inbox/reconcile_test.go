@@ -22,7 +22,7 @@ func TestInbox_ReconcileFindsReference(t *testing.T) {
 		for _, product := range []idverify.Product{idverify.ProductPhoneCheck, idverify.ProductSIMCheck, idverify.ProductSubscriberCheck} {
 			t.Run(d.name+" "+string(product), func(t *testing.T) {
 				t.Parallel()
-				b := newWorkBackend(t, d, nil)
+				b := newBackend(t, d, nil)
 				b.plan(t, product, "sign-up 1")
 				checkID := b.createAny(t, product, "sign-up 1")
 
@@ -31,7 +31,11 @@ func TestInbox_ReconcileFindsReference(t *testing.T) {
 				early := b.count(string(product) + ".list")
 				b.advance(t, time.Microsecond)
 				b.reconcile(t)
+				bound := b.inbox.Bind(t.Context(), "sign-up 1", checkID, time.Minute)
 
+				if bound != nil {
+					t.Errorf("error of Bind after Reconcile = %v, want none", bound)
+				}
 				if early != 0 {
 					t.Errorf("%d searches within 30 seconds, want none: Create may not have returned", early)
 				}
@@ -49,7 +53,7 @@ func TestInbox_ReconcileFindsReference(t *testing.T) {
 
 func TestInbox_ReconcileIgnoresOldChecks(t *testing.T) {
 	onDatabases(t, func(t *testing.T, d database) {
-		b := newWorkBackend(t, d, nil)
+		b := newBackend(t, d, nil)
 		b.createAny(t, idverify.ProductSIMCheck, "payout 1")
 		b.advance(t, time.Hour)
 		b.plan(t, idverify.ProductSIMCheck, "payout 1")
@@ -72,7 +76,7 @@ func TestInbox_ReconcileIgnoresOldChecks(t *testing.T) {
 
 func TestInbox_ReconcileStoresResult(t *testing.T) {
 	onDatabases(t, func(t *testing.T, d database) {
-		b := newWorkBackend(t, d, &inbox.Options{OnResult: insertEffect})
+		b := newBackend(t, d, &inbox.Options{OnResult: insertEffect})
 		check := b.startSilent(t, matching, "sign-up 1")
 		b.open(t, check)
 
@@ -97,7 +101,7 @@ func TestInbox_ReconcileStoresResult(t *testing.T) {
 
 func TestInbox_ReconcileInProgress(t *testing.T) {
 	onDatabases(t, func(t *testing.T, d database) {
-		b := newWorkBackend(t, d, nil)
+		b := newBackend(t, d, nil)
 		b.plan(t, idverify.ProductPhoneCheck, "sign-up 1")
 		check := b.createSilent(t, matching, "sign-up 1")
 		if err := b.inbox.Bind(t.Context(), "sign-up 1", check.CheckID, time.Second); err != nil {
@@ -125,13 +129,13 @@ func TestInbox_ReconcileInProgress(t *testing.T) {
 func TestInbox_ReconcileNotFound(t *testing.T) {
 	t.Parallel()
 	for _, d := range databases {
-		for name, end := range map[string]func(*workBackend, *testing.T, *idverify.PhoneCheck){
-			"expired": func(b *workBackend, _ *testing.T, c *idverify.PhoneCheck) { b.service.Expire(c.CheckID) },
-			"error":   func(b *workBackend, t *testing.T, c *idverify.PhoneCheck) { b.open(t, c) },
+		for name, end := range map[string]func(*backend, *testing.T, *idverify.PhoneCheck){
+			"expired": func(b *backend, _ *testing.T, c *idverify.PhoneCheck) { b.service.Expire(c.CheckID) },
+			"error":   func(b *backend, t *testing.T, c *idverify.PhoneCheck) { b.open(t, c) },
 		} {
 			t.Run(d.name+" "+name, func(t *testing.T) {
 				t.Parallel()
-				b := newWorkBackend(t, d, nil)
+				b := newBackend(t, d, nil)
 				check := b.startSilent(t, noResult, "sign-up 1")
 				end(b, t, check)
 
@@ -152,7 +156,7 @@ func TestInbox_ReconcileNotFound(t *testing.T) {
 
 func TestInbox_ReconcileNeverCreated(t *testing.T) {
 	onDatabases(t, func(t *testing.T, d database) {
-		b := newWorkBackend(t, d, nil)
+		b := newBackend(t, d, nil)
 		b.plan(t, idverify.ProductSubscriberCheck, "sign-up 1")
 
 		elapsed := b.reconcileUntilEnded(t, "sign-up 1")
@@ -173,7 +177,7 @@ func TestInbox_ReconcileNeverCreated(t *testing.T) {
 func TestInbox_ReconcileLiveOnly(t *testing.T) {
 	onDatabases(t, func(t *testing.T, d database) {
 		for product, create := range createMethods {
-			b := newWorkBackend(t, d, nil)
+			b := newBackend(t, d, nil)
 			b.client = b.service.Client(idverify.WithLiveOnly())
 			b.plan(t, product, "sign-up 1")
 			b.service.Inject(sandboxfake.Match{Operation: string(product) + ".create"}, sandboxfake.Fault{Drop: true})
@@ -198,7 +202,7 @@ func TestInbox_ReconcileRaces(t *testing.T) {
 	for _, d := range databases {
 		t.Run(d.name+" callback", func(t *testing.T) {
 			t.Parallel()
-			b := newWorkBackend(t, d, &inbox.Options{OnResult: insertEffect})
+			b := newBackend(t, d, &inbox.Options{OnResult: insertEffect})
 			b.service.Inject(sandboxfake.Match{Operation: sandboxfake.OperationCallback}, sandboxfake.Fault{Status: http.StatusBadRequest})
 			check := b.start(t, matching, "sign-up 1")
 			b.open(t, check)
@@ -219,7 +223,7 @@ func TestInbox_ReconcileRaces(t *testing.T) {
 		})
 		t.Run(d.name+" bind", func(t *testing.T) {
 			t.Parallel()
-			b := newWorkBackend(t, d, nil)
+			b := newBackend(t, d, nil)
 			b.plan(t, idverify.ProductPhoneCheck, "sign-up 1")
 			b.advance(t, 15*time.Minute)
 			b.meanwhile(t, func() {
@@ -241,7 +245,7 @@ func TestInbox_ReconcileRaces(t *testing.T) {
 // A planned check that was never created must not cost many searches.
 func TestInbox_ReconcileSearchesLessOften(t *testing.T) {
 	onDatabases(t, func(t *testing.T, d database) {
-		b := newWorkBackend(t, d, nil)
+		b := newBackend(t, d, nil)
 		b.plan(t, idverify.ProductPhoneCheck, "sign-up 1")
 
 		for range 16 * 6 {
@@ -261,7 +265,7 @@ func TestInbox_ReconcileSearchesLessOften(t *testing.T) {
 // A backlog of one product that exceeds the rate limit must not keep the others waiting.
 func TestInbox_ReconcileOldestProductFirst(t *testing.T) {
 	onDatabases(t, func(t *testing.T, d database) {
-		b := newWorkBackend(t, d, nil)
+		b := newBackend(t, d, nil)
 		b.plan(t, idverify.ProductSubscriberCheck, "sign-up 1")
 		checkID := b.createAny(t, idverify.ProductSubscriberCheck, "sign-up 1")
 		b.advance(t, time.Second)
@@ -283,7 +287,7 @@ func TestInbox_ReconcileOldestProductFirst(t *testing.T) {
 // Entries whose result your function rejects must not delay the others.
 func TestInbox_ReconcilePoison(t *testing.T) {
 	onDatabases(t, func(t *testing.T, d database) {
-		b := newWorkBackend(t, d, &inbox.Options{OnResult: func(ctx context.Context, tx *sql.Tx, e inbox.Entry) error {
+		b := newBackend(t, d, &inbox.Options{OnResult: func(ctx context.Context, tx *sql.Tx, e inbox.Entry) error {
 			if strings.HasPrefix(e.Reference, "poison") {
 				return errors.New("invalid customer record")
 			}
@@ -322,7 +326,7 @@ func TestInbox_ReconcileOutage(t *testing.T) {
 		} {
 			t.Run(d.name+" "+name, func(t *testing.T) {
 				t.Parallel()
-				b := newWorkBackend(t, d, nil)
+				b := newBackend(t, d, nil)
 				for n := range 5 {
 					b.startSilent(t, matching, fmt.Sprint("sign-up ", n))
 				}
@@ -352,7 +356,7 @@ func TestInbox_ReconcileOutage(t *testing.T) {
 
 func TestInbox_ReconcileRateLimited(t *testing.T) {
 	onDatabases(t, func(t *testing.T, d database) {
-		b := newWorkBackend(t, d, nil)
+		b := newBackend(t, d, nil)
 		b.startSilent(t, matching, "sign-up 1")
 		b.startSilent(t, matching, "sign-up 2")
 		b.plan(t, idverify.ProductSIMCheck, "payout 1")
@@ -370,7 +374,7 @@ func TestInbox_ReconcileRateLimited(t *testing.T) {
 
 func TestInbox_ReconcileContinues(t *testing.T) {
 	onDatabases(t, func(t *testing.T, d database) {
-		b := newWorkBackend(t, d, nil)
+		b := newBackend(t, d, nil)
 		for n := range 10 {
 			b.open(t, b.startSilent(t, matching, fmt.Sprint("sign-up ", n)))
 			b.plan(t, idverify.ProductSIMCheck, fmt.Sprint("payout ", n))
@@ -398,7 +402,7 @@ func TestInbox_ReconcileContinues(t *testing.T) {
 
 func TestInbox_ReconcileCanceled(t *testing.T) {
 	onDatabases(t, func(t *testing.T, d database) {
-		b := newWorkBackend(t, d, nil)
+		b := newBackend(t, d, nil)
 		b.open(t, b.startSilent(t, matching, "sign-up 1"))
 		b.advance(t, time.Hour)
 		ctx, cancel := context.WithCancel(t.Context())
@@ -416,7 +420,7 @@ func TestInbox_ReconcileCanceled(t *testing.T) {
 func TestInbox_ReconcileConcurrent(t *testing.T) {
 	const checks = 20
 	onDatabases(t, func(t *testing.T, d database) {
-		b := newWorkBackend(t, d, &inbox.Options{OnResult: insertEffect})
+		b := newBackend(t, d, &inbox.Options{OnResult: insertEffect})
 		var want []string
 		for n := range checks {
 			want = append(want, fmt.Sprintf("sign-up %02d", n))
@@ -444,7 +448,7 @@ func TestInbox_ReconcileConcurrent(t *testing.T) {
 func TestInbox_ReconcileBacklog(t *testing.T) {
 	const entries = 1000
 	onDatabases(t, func(t *testing.T, d database) {
-		b := newWorkBackend(t, d, nil)
+		b := newBackend(t, d, nil)
 		tx, err := b.db.BeginTx(t.Context(), nil)
 		if err != nil {
 			t.Fatal(err)
@@ -466,7 +470,7 @@ func TestInbox_ReconcileBacklog(t *testing.T) {
 }
 
 // reconcile calls Reconcile, which must succeed.
-func (b *workBackend) reconcile(t testing.TB) {
+func (b *backend) reconcile(t testing.TB) {
 	t.Helper()
 	if err := b.inbox.Reconcile(t.Context(), b.client); err != nil {
 		t.Fatal(err)
@@ -475,7 +479,7 @@ func (b *workBackend) reconcile(t testing.TB) {
 
 // reconcileUntilEnded calls Reconcile every ten seconds, as Run does, until the entry has ended. It
 // returns the time that this took.
-func (b *workBackend) reconcileUntilEnded(t testing.TB, reference string) time.Duration {
+func (b *backend) reconcileUntilEnded(t testing.TB, reference string) time.Duration {
 	t.Helper()
 	for elapsed := time.Duration(0); elapsed < time.Hour; elapsed += 10 * time.Second {
 		b.reconcile(t)
@@ -489,7 +493,7 @@ func (b *workBackend) reconcileUntilEnded(t testing.TB, reference string) time.D
 }
 
 // meanwhile calls do when the service has responded to the next request of the client.
-func (b *workBackend) meanwhile(t testing.TB, do func()) {
+func (b *backend) meanwhile(t testing.TB, do func()) {
 	t.Helper()
 	client := b.service.HTTPClient()
 	transport, once := client.Transport, new(sync.Once)

@@ -18,65 +18,64 @@ import (
 
 func TestInbox_RecordComplete(t *testing.T) {
 	onDatabases(t, func(t *testing.T, d database) {
-		i := newIntake(t, d, addEffect)
-		i.client = i.service.Client(idverify.WithVersions(idverify.Versions{PhoneCheck: "v0.2"}))
+		b := newBackend(t, d, &inbox.Options{OnResult: insertEffect})
+		b.client = b.service.Client(idverify.WithVersions(idverify.Versions{PhoneCheck: "v0.2"}))
 		redirects := make(chan *idverify.Redirect, 1)
-		redirectURL := i.service.Handle("app.sandbox.test", idverify.RedirectHandler(i.service.Verifier([]string{"app.sandbox.test"}, nil),
+		redirectURL := b.service.Handle("app.sandbox.test", idverify.RedirectHandler(b.service.Verifier([]string{"app.sandbox.test"}, nil),
 			func(w http.ResponseWriter, _ *http.Request, r *idverify.Redirect) { redirects <- r })) + "/redirect"
-		i.plan(t, idverify.ProductPhoneCheck, "r")
-		check, err := i.client.PhoneChecks.Create(t.Context(), idverify.PhoneCheckParams{
-			PhoneNumber: "447700900012", ReferenceID: "r", CallbackURL: i.callbackURL, RedirectURL: redirectURL,
+		b.plan(t, idverify.ProductPhoneCheck, "r")
+		check, err := b.client.PhoneChecks.Create(t.Context(), idverify.PhoneCheckParams{
+			PhoneNumber: matching, ReferenceID: "r", CallbackURL: b.callbackURL, RedirectURL: redirectURL,
 		})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := i.inbox.Bind(t.Context(), "r", check.CheckID, check.TTL); err != nil {
+		if err := b.inbox.Bind(t.Context(), "r", check.CheckID, check.TTL); err != nil {
 			t.Fatal(err)
 		}
-		i.open(t, check)
+		b.open(t, check)
 		redirect := <-redirects
-		completed, err := i.client.PhoneChecks.Complete(t.Context(), redirect.CheckID, redirect.Code)
+		completed, err := b.client.PhoneChecks.Complete(t.Context(), redirect.CheckID, redirect.Code)
 		if err != nil {
 			t.Fatal(err)
 		}
 
-		recorded, firstErr := i.inbox.Record(t.Context(), inbox.ResultOf(completed))
-		if err := i.service.WaitIdle(t.Context()); err != nil {
+		recorded, firstErr := b.inbox.Record(t.Context(), inbox.ResultOf(completed))
+		if err := b.service.WaitIdle(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		again, secondErr := i.inbox.Record(t.Context(), inbox.ResultOf(completed))
+		again, secondErr := b.inbox.Record(t.Context(), inbox.ResultOf(completed))
 
 		if firstErr != nil || secondErr != nil {
 			t.Fatal(firstErr, secondErr)
 		}
 		// The callback may arrive before Record.
-		source := i.get(t, "r").Source
+		source := b.get(t, "r").Source
 		if recorded != (source == inbox.SourceRecord) || again {
 			t.Errorf("stored = %t and %t, source %s; want true only for the call that stored it", recorded, again, source)
 		}
-		if e := i.get(t, "r"); e.Match != idverify.VerdictYes || i.effects(t) != 1 {
-			t.Errorf("entry = %+v with %d effects, want a match with 1", e, i.effects(t))
+		if e := b.get(t, "r"); e.Match != idverify.VerdictYes || b.effects(t) != 1 {
+			t.Errorf("entry = %+v with %d effects, want a match with 1", e, b.effects(t))
 		}
 	})
 }
 
 func TestInbox_RecordWait(t *testing.T) {
 	onDatabases(t, func(t *testing.T, d database) {
-		i := newIntake(t, d, addEffect)
-		i.serveWith(http.NotFoundHandler()) // no callback arrives
-		check := i.start(t, "447700900013", "r")
-		i.open(t, check)
-		completed, err := i.client.PhoneChecks.Wait(t.Context(), check.CheckID)
+		b := newBackend(t, d, &inbox.Options{OnResult: insertEffect})
+		check := b.startSilent(t, "447700900013", "r")
+		b.open(t, check)
+		completed, err := b.client.PhoneChecks.Wait(t.Context(), check.CheckID)
 		if err != nil {
 			t.Fatal(err)
 		}
 
-		first, firstErr := i.inbox.Record(t.Context(), inbox.ResultOf(completed))
-		second, secondErr := i.inbox.Record(t.Context(), inbox.ResultOf(completed))
-		events := i.outcomes("record")
+		first, firstErr := b.inbox.Record(t.Context(), inbox.ResultOf(completed))
+		second, secondErr := b.inbox.Record(t.Context(), inbox.ResultOf(completed))
+		events := b.outcomesOf("record")
 		other := inbox.ResultOf(completed)
 		other.CheckID = "other"
-		_, otherErr := i.inbox.Record(t.Context(), other)
+		_, otherErr := b.inbox.Record(t.Context(), other)
 
 		if !errors.Is(otherErr, inbox.ErrConflict) {
 			t.Errorf("other check with the reference of an ended entry: error = %v, want ErrConflict", otherErr)
@@ -84,8 +83,8 @@ func TestInbox_RecordWait(t *testing.T) {
 		if !first || second || firstErr != nil || secondErr != nil {
 			t.Errorf("stored = %t and %t, errors = %v and %v; want true, then false", first, second, firstErr, secondErr)
 		}
-		if e := i.get(t, "r"); e.Match != idverify.VerdictNo || e.Source != inbox.SourceRecord || i.effects(t) != 1 {
-			t.Errorf("entry = %+v with %d effects, want no match from Record with 1", e, i.effects(t))
+		if e := b.get(t, "r"); e.Match != idverify.VerdictNo || e.Source != inbox.SourceRecord || b.effects(t) != 1 {
+			t.Errorf("entry = %+v with %d effects, want no match from Record with 1", e, b.effects(t))
 		}
 		if events != "stored duplicate" {
 			t.Errorf("outcomes = %s, want stored duplicate", events)
@@ -96,32 +95,32 @@ func TestInbox_RecordWait(t *testing.T) {
 // A crash between Create and Bind is simulated: Record finds the entry by its reference.
 func TestInbox_RecordSIMCheck(t *testing.T) {
 	onDatabases(t, func(t *testing.T, d database) {
-		i := newIntake(t, d, addEffect)
+		b := newBackend(t, d, &inbox.Options{OnResult: insertEffect})
 		for reference, number := range map[string]string{"unchanged": "447700900010", "changed": "447700900015", "error": "447700900099"} {
-			i.plan(t, idverify.ProductSIMCheck, reference)
-			check, err := i.client.SIMChecks.Create(t.Context(), idverify.SIMCheckParams{PhoneNumber: number, ReferenceID: reference})
+			b.plan(t, idverify.ProductSIMCheck, reference)
+			check, err := b.client.SIMChecks.Create(t.Context(), idverify.SIMCheckParams{PhoneNumber: number, ReferenceID: reference})
 			if err != nil {
 				t.Fatal(err)
 			}
 
-			if stored, err := i.inbox.Record(t.Context(), inbox.ResultOf(check)); !stored || err != nil {
+			if stored, err := b.inbox.Record(t.Context(), inbox.ResultOf(check)); !stored || err != nil {
 				t.Errorf("%s: stored = %t, error = %v; want true", reference, stored, err)
 			}
 
-			if e := i.get(t, reference); e.CheckID != check.CheckID || e.Product != idverify.ProductSIMCheck || e.Status != inbox.Status(check.Status) {
+			if e := b.get(t, reference); e.CheckID != check.CheckID || e.Product != idverify.ProductSIMCheck || e.Status != inbox.Status(check.Status) {
 				t.Errorf("entry = %+v, want the check ID and status of %s", e, check.CheckID)
 			}
-			if err := i.inbox.Bind(t.Context(), reference, check.CheckID, check.TTL); err != nil {
+			if err := b.inbox.Bind(t.Context(), reference, check.CheckID, check.TTL); err != nil {
 				t.Errorf("Bind after Record: %v", err)
 			}
 		}
 
 		for reference, want := range map[string]idverify.Verdict{"unchanged": idverify.VerdictYes, "changed": idverify.VerdictNo, "error": idverify.VerdictUnknown} {
-			if got := i.get(t, reference).NoSIMChange; got != want {
+			if got := b.get(t, reference).NoSIMChange; got != want {
 				t.Errorf("SIM of %s unchanged = %s, want %s", reference, got, want)
 			}
 		}
-		if n := i.effects(t); n != 3 {
+		if n := b.effects(t); n != 3 {
 			t.Errorf("%d effects, want 3", n)
 		}
 	})
@@ -129,9 +128,9 @@ func TestInbox_RecordSIMCheck(t *testing.T) {
 
 func TestInbox_RecordErrors(t *testing.T) {
 	onDatabases(t, func(t *testing.T, d database) {
-		i := newIntake(t, d, addEffect)
-		i.planned(t, "bound", "check 1")
-		i.plan(t, idverify.ProductPhoneCheck, "unbound")
+		b := newBackend(t, d, &inbox.Options{OnResult: insertEffect})
+		b.planned(t, "bound", "check 1")
+		b.plan(t, idverify.ProductPhoneCheck, "unbound")
 		const phone, completed = idverify.ProductPhoneCheck, idverify.StatusCompleted
 		long := strings.Repeat("x", 1025)
 
@@ -158,20 +157,20 @@ func TestInbox_RecordErrors(t *testing.T) {
 			{"check ID with NUL", inbox.Result{Product: phone, CheckID: "a\x00b", ReferenceID: "unbound", Status: completed}, idverify.ErrBadRequest},
 			{"check ID too long", inbox.Result{Product: phone, CheckID: long, ReferenceID: "unbound", Status: completed}, idverify.ErrBadRequest},
 		} {
-			stored, err := i.inbox.Record(t.Context(), test.result)
+			stored, err := b.inbox.Record(t.Context(), test.result)
 
 			if !errors.Is(err, test.want) || stored {
 				t.Errorf("%s: stored = %t, error = %v; want %v", test.name, stored, err, test.want)
 			}
-			if got := i.outcomes("record"); got != "failed" {
+			if got := b.outcomesOf("record"); got != "failed" {
 				t.Errorf("%s: outcome = %s, want failed", test.name, got)
 			}
 		}
 
-		if n := i.number(t, "SELECT count(*) FROM idverify_checks WHERE status IS NOT NULL"); n != 0 || i.effects(t) != 0 {
-			t.Errorf("%d results and %d effects, want none", n, i.effects(t))
+		if n := b.number(t, "SELECT count(*) FROM idverify_checks WHERE status IS NOT NULL"); n != 0 || b.effects(t) != 0 {
+			t.Errorf("%d results and %d effects, want none", n, b.effects(t))
 		}
-		if e := i.get(t, "unbound"); e.CheckID != "" {
+		if e := b.get(t, "unbound"); e.CheckID != "" {
 			t.Errorf("check ID = %q, want none", e.CheckID)
 		}
 	})
@@ -180,37 +179,37 @@ func TestInbox_RecordErrors(t *testing.T) {
 func TestInbox_RecordRollsBack(t *testing.T) {
 	onDatabases(t, func(t *testing.T, d database) {
 		failure := errors.New("queue is full")
-		i := newIntake(t, d, func(ctx context.Context, tx *sql.Tx, e inbox.Entry) error {
-			if err := addEffect(ctx, tx, e); err != nil {
+		b := newBackend(t, d, &inbox.Options{OnResult: func(ctx context.Context, tx *sql.Tx, e inbox.Entry) error {
+			if err := insertEffect(ctx, tx, e); err != nil {
 				return err
 			}
 			return failure
-		})
-		i.plan(t, idverify.ProductPhoneCheck, "r")
+		}})
+		b.plan(t, idverify.ProductPhoneCheck, "r")
 
-		stored, err := i.inbox.Record(t.Context(), inbox.Result{Product: idverify.ProductPhoneCheck, CheckID: "check", ReferenceID: "r", Status: idverify.StatusCompleted})
+		stored, err := b.inbox.Record(t.Context(), inbox.Result{Product: idverify.ProductPhoneCheck, CheckID: "check", ReferenceID: "r", Status: idverify.StatusCompleted})
 
 		if !errors.Is(err, failure) || stored {
 			t.Errorf("stored = %t, error = %v; want that of OnResult", stored, err)
 		}
-		if e := i.get(t, "r"); e.CheckID != "" || e.Status != "" || i.effects(t) != 0 {
-			t.Errorf("entry = %+v with %d effects, want a rollback", e, i.effects(t))
+		if e := b.get(t, "r"); e.CheckID != "" || e.Status != "" || b.effects(t) != 0 {
+			t.Errorf("entry = %+v with %d effects, want a rollback", e, b.effects(t))
 		}
 	})
 }
 
 func TestInbox_RecordConcurrently(t *testing.T) {
 	onDatabases(t, func(t *testing.T, d database) {
-		i := newIntake(t, d, addEffect)
-		i.db.SetMaxOpenConns(20)
-		i.plan(t, idverify.ProductPhoneCheck, "r")
+		b := newBackend(t, d, &inbox.Options{OnResult: insertEffect})
+		b.db.SetMaxOpenConns(20)
+		b.plan(t, idverify.ProductPhoneCheck, "r")
 		var stored atomic.Int64
 
 		var all sync.WaitGroup
 		for range 40 {
 			all.Go(func() {
 				// The entry has no check ID: the calls also bind concurrently.
-				first, err := i.inbox.Record(t.Context(), inbox.Result{Product: idverify.ProductPhoneCheck, CheckID: "check", ReferenceID: "r", Status: idverify.StatusCompleted})
+				first, err := b.inbox.Record(t.Context(), inbox.Result{Product: idverify.ProductPhoneCheck, CheckID: "check", ReferenceID: "r", Status: idverify.StatusCompleted})
 				if err != nil {
 					t.Error(err)
 				}
@@ -219,15 +218,15 @@ func TestInbox_RecordConcurrently(t *testing.T) {
 				}
 			})
 			all.Go(func() {
-				if err := i.inbox.Bind(t.Context(), "r", "check", 0); err != nil {
+				if err := b.inbox.Bind(t.Context(), "r", "check", 0); err != nil {
 					t.Error(err)
 				}
 			})
 		}
 		all.Wait()
 
-		if stored.Load() != 1 || i.effects(t) != 1 {
-			t.Errorf("%d calls stored the result, with %d effects; want 1 and 1", stored.Load(), i.effects(t))
+		if stored.Load() != 1 || b.effects(t) != 1 {
+			t.Errorf("%d calls stored the result, with %d effects; want 1 and 1", stored.Load(), b.effects(t))
 		}
 	})
 }
@@ -236,57 +235,57 @@ func TestInbox_RecordConcurrently(t *testing.T) {
 func TestInbox_ConcurrentSources(t *testing.T) {
 	onDatabases(t, func(t *testing.T, d database) {
 		const checks = 30
-		i := newIntake(t, d, addEffect)
-		i.db.SetMaxOpenConns(20)
+		b := newBackend(t, d, &inbox.Options{OnResult: insertEffect})
+		b.db.SetMaxOpenConns(20)
 		created := make([]*idverify.PhoneCheck, checks)
 		for n := range checks {
 			reference := fmt.Sprint("sign-up ", n)
-			i.plan(t, idverify.ProductPhoneCheck, reference)
-			created[n] = i.create(t, "447700900012", reference)
+			b.plan(t, idverify.ProductPhoneCheck, reference)
+			created[n] = b.create(t, matching, reference)
 		}
-		advance(t, i.service, 31*time.Second) // Reconcile searches for the checks
+		b.advance(t, 31*time.Second) // Reconcile searches for the checks
 
 		var all sync.WaitGroup
 		for n, check := range created {
 			reference := fmt.Sprint("sign-up ", n)
 			all.Go(func() {
-				if err := i.inbox.Bind(t.Context(), reference, check.CheckID, check.TTL); err != nil {
+				if err := b.inbox.Bind(t.Context(), reference, check.CheckID, check.TTL); err != nil {
 					t.Errorf("Bind: %v", err)
 				}
 			})
 			all.Go(func() {
-				if _, err := i.service.Device().Open(t.Context(), check.CheckURL); err != nil { // causes a callback
+				if _, err := b.service.Device().Open(t.Context(), check.CheckURL); err != nil { // causes a callback
 					t.Error(err)
 				}
-				completed, err := i.client.PhoneChecks.Get(t.Context(), check.CheckID)
+				completed, err := b.client.PhoneChecks.Get(t.Context(), check.CheckID)
 				if err != nil {
 					t.Error(err)
 					return
 				}
-				if _, err := i.inbox.Record(t.Context(), inbox.ResultOf(completed)); err != nil {
+				if _, err := b.inbox.Record(t.Context(), inbox.ResultOf(completed)); err != nil {
 					t.Errorf("Record: %v", err)
 				}
 			})
 		}
 		for range 4 {
 			all.Go(func() {
-				if err := i.inbox.Reconcile(t.Context(), i.client); err != nil {
+				if err := b.inbox.Reconcile(t.Context(), b.client); err != nil {
 					t.Errorf("Reconcile: %v", err)
 				}
 			})
 		}
 		all.Wait()
-		advance(t, i.service, 3*time.Minute) // all delivery attempts
+		b.advance(t, 3*time.Minute) // all delivery attempts
 
 		for n, check := range created {
-			if e := i.get(t, fmt.Sprint("sign-up ", n)); e.Match != idverify.VerdictYes || e.CheckID != check.CheckID {
+			if e := b.get(t, fmt.Sprint("sign-up ", n)); e.Match != idverify.VerdictYes || e.CheckID != check.CheckID {
 				t.Errorf("entry = %+v, want a match of check %s", e, check.CheckID)
 			}
 		}
-		if n := i.effects(t); n != checks {
+		if n := b.effects(t); n != checks {
 			t.Errorf("%d effects, want %d", n, checks)
 		}
-		if n := i.number(t, "SELECT count(DISTINCT check_id) FROM effects"); n != checks {
+		if n := b.number(t, "SELECT count(DISTINCT reference) FROM effects"); n != checks {
 			t.Errorf("effects of %d checks, want %d", n, checks)
 		}
 	}, serializable)

@@ -126,7 +126,7 @@ func TestOptions_LoggerOmitsPostgresAddress(t *testing.T) {
 		return strings.Replace(source, "host="+socket, "host=localhost port="+port+" sslmode=disable", 1)
 	}}
 	records := make(chan string, 100)
-	b := newWorkBackend(t, d, &inbox.Options{Logger: slog.New(slog.NewTextHandler(writerFunc(func(p []byte) (int, error) {
+	b := newBackend(t, d, &inbox.Options{Logger: slog.New(slog.NewTextHandler(writerFunc(func(p []byte) (int, error) {
 		records <- string(p)
 		return len(p), nil
 	}), nil))})
@@ -168,37 +168,36 @@ func TestOptions_LoggerOmitsPostgresAddress(t *testing.T) {
 // The test searches all outputs for the phone numbers of the checks.
 func TestInbox_NoPhoneNumbers(t *testing.T) {
 	onDatabases(t, func(t *testing.T, d database) {
-		i := newIntake(t, d, func(ctx context.Context, tx *sql.Tx, e inbox.Entry) error {
+		b := newBackend(t, d, &inbox.Options{OnResult: func(ctx context.Context, tx *sql.Tx, e inbox.Entry) error {
 			if e.Reference == "failing" && e.Status != inbox.StatusLost {
 				return errors.New("failed")
 			}
-			return addEffect(ctx, tx, e)
-		})
+			return insertEffect(ctx, tx, e)
+		}})
 		const number = "447700900012"
 		for _, reference := range []string{"stored", "failing"} {
-			i.open(t, i.start(t, number, reference))
+			b.open(t, b.start(t, number, reference))
 		}
-		other := i.otherCustomer()
+		other := b.otherCustomer()
 		other.open(t, other.create(t, number, "other"))
-		i.plan(t, idverify.ProductSIMCheck, "SIM")
-		sim, err := i.client.SIMChecks.Create(t.Context(), idverify.SIMCheckParams{PhoneNumber: number, ReferenceID: "SIM"})
+		b.plan(t, idverify.ProductSIMCheck, "SIM")
+		sim, err := b.client.SIMChecks.Create(t.Context(), idverify.SIMCheckParams{PhoneNumber: number, ReferenceID: "SIM"})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := i.inbox.Record(t.Context(), inbox.ResultOf(sim)); err != nil {
+		if _, err := b.inbox.Record(t.Context(), inbox.ResultOf(sim)); err != nil {
 			t.Fatal(err)
 		}
-		i.plan(t, idverify.ProductPhoneCheck, "unbound")
-		i.create(t, number, "unbound")
-		advance(t, i.service, 31*time.Second)
-		texts := []string{fmt.Sprint(i.inbox.Reconcile(t.Context(), i.client)), fmt.Sprint(i.inbox.Bind(t.Context(), "unbound", "conflict", 0))}
-		advance(t, i.service, time.Hour)
-		texts = append(texts, fmt.Sprint(i.inbox.Reconcile(t.Context(), i.client)))
+		b.plan(t, idverify.ProductPhoneCheck, "unbound")
+		b.create(t, number, "unbound")
+		b.advance(t, 31*time.Second)
+		texts := []string{fmt.Sprint(b.inbox.Reconcile(t.Context(), b.client)), fmt.Sprint(b.inbox.Bind(t.Context(), "unbound", "conflict", 0))}
+		b.advance(t, time.Hour)
+		texts = append(texts, fmt.Sprint(b.inbox.Reconcile(t.Context(), b.client)))
 
-		i.mu.Lock()
-		texts = append(texts, i.log.String(), fmt.Sprintf("%+v", i.events))
-		i.mu.Unlock()
-		rows := dump(t, i.db, "idverify_checks")
+		log := b.logged()
+		texts = append(texts, log, fmt.Sprintf("%+v", b.events))
+		rows := dump(t, b.db, "idverify_checks")
 		texts = append(texts, rows)
 
 		for _, text := range texts {
@@ -211,8 +210,8 @@ func TestInbox_NoPhoneNumbers(t *testing.T) {
 				t.Errorf("table does not contain %q, want the test to search it:\n%s", want, rows)
 			}
 		}
-		if !strings.Contains(i.log.String(), `"outcome":"failed"`) || !strings.Contains(i.log.String(), `"outcome":"early"`) {
-			t.Errorf("log = %s, want failed and early callbacks", i.log.String())
+		if !strings.Contains(log, "outcome=failed") || !strings.Contains(log, "outcome=early") {
+			t.Errorf("log = %s, want failed and early callbacks", log)
 		}
 	})
 }

@@ -3,7 +3,6 @@ package inbox_test
 import (
 	"context"
 	"database/sql"
-	"fmt"
 	"log/slog"
 	"strings"
 	"testing"
@@ -30,7 +29,7 @@ func TestInbox_Start(t *testing.T) {
 			}
 			<-events
 			time.Sleep(31 * 24 * time.Hour)
-			planTx(t, db, checks, "sign-up 1")
+			planTx(t, db, checks, idverify.ProductPhoneCheck, "sign-up 1")
 			planned := time.Now()
 			called, working := make(chan string, 1), false
 
@@ -86,19 +85,19 @@ func TestInbox_StartWithOnResult(t *testing.T) {
 func TestInbox_Purge(t *testing.T) {
 	const old = 1234 // entries, in three batches
 	onDatabases(t, func(t *testing.T, d database) {
-		b := newWorkBackend(t, d, &inbox.Options{MaxAttempts: 1, Retention: 24 * time.Hour})
+		b := newBackend(t, d, &inbox.Options{MaxAttempts: 1, Retention: 24 * time.Hour})
 		b.result(t, "stopped")
-		b.workOnce(t, func(context.Context, *sql.Tx, inbox.Entry) error { return errEffect })
+		b.workOnce(t, failEffect)
 		b.result(t, "pending")
 		b.plan(t, idverify.ProductPhoneCheck, "in progress")
-		b.insertDone(t, old)
+		b.insertEnded(t, "old", old, "done_at", 0)
 
 		b.advance(t, 24*time.Hour)
 		early, err := b.inbox.Purge(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
-		b.insertDone(t, 1)
+		b.insertEnded(t, "recent", 1, "done_at", 0)
 		b.advance(t, time.Microsecond)
 		deleted, err := b.inbox.Purge(t.Context())
 		if err != nil {
@@ -108,7 +107,9 @@ func TestInbox_Purge(t *testing.T) {
 		if early != 0 || deleted != old {
 			t.Errorf("%d entries deleted within the retention time and %d after it, want 0 and %d", early, deleted, old)
 		}
-		b.wantEntries(t, 4)
+		if n := b.number(t, "SELECT count(*) FROM idverify_checks"); n != 4 {
+			t.Errorf("%d entries are left, want 4", n)
+		}
 		for _, reference := range []string{"stopped", "pending", "in progress"} {
 			b.get(t, reference)
 		}
@@ -117,44 +118,14 @@ func TestInbox_Purge(t *testing.T) {
 
 func TestInbox_PurgeNever(t *testing.T) {
 	onDatabases(t, func(t *testing.T, d database) {
-		b := newWorkBackend(t, d, &inbox.Options{Retention: -1})
-		b.insertDone(t, 3)
+		b := newBackend(t, d, &inbox.Options{Retention: -1})
+		b.insertEnded(t, "old", 3, "done_at", 0)
 		b.advance(t, 1000*24*time.Hour)
 
 		deleted, err := b.inbox.Purge(t.Context())
 
-		if deleted != 0 || err != nil {
-			t.Errorf("%d entries deleted, error %v, want none", deleted, err)
+		if n := b.number(t, "SELECT count(*) FROM idverify_checks"); deleted != 0 || err != nil || n != 3 {
+			t.Errorf("%d entries deleted, %d left, error %v; want 0 and 3", deleted, n, err)
 		}
-		b.wantEntries(t, 3)
 	})
-}
-
-// insertDone inserts n entries that are processed now.
-func (b *workBackend) insertDone(t testing.TB, n int) {
-	t.Helper()
-	tx, err := b.db.BeginTx(t.Context(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer tx.Rollback()
-	now := b.service.Now().UnixMicro()
-	for n := range n {
-		_, err := tx.ExecContext(t.Context(), "INSERT INTO idverify_checks (reference, product, planned_at, give_up_at, status, ended_at, done_at) "+
-			"VALUES ($1, 'phone_check', $2, $2, 'COMPLETED', $2, $2)", fmt.Sprint(now, " ", n), now)
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := tx.Commit(); err != nil {
-		t.Fatal(err)
-	}
-}
-
-func (b *workBackend) wantEntries(t testing.TB, want int) {
-	t.Helper()
-	var got int
-	if err := b.db.QueryRowContext(t.Context(), "SELECT count(*) FROM idverify_checks").Scan(&got); err != nil || got != want {
-		t.Errorf("%d entries are left, %v; want %d", got, err, want)
-	}
 }

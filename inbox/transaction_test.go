@@ -6,7 +6,6 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
-	"log/slog"
 	"math"
 	"net/http"
 	"regexp"
@@ -28,7 +27,7 @@ import (
 
 func TestInbox_WorkTransactionEnds(t *testing.T) {
 	onDatabases(t, func(t *testing.T, d database) {
-		b, log := newEndingBackend(t, d, inbox.Options{})
+		b := newEndingBackend(t, d, inbox.Options{})
 		for _, e := range endings(d) {
 			b.result(t, e.String())
 
@@ -45,18 +44,17 @@ func TestInbox_WorkTransactionEnds(t *testing.T) {
 			if calls != 1 {
 				t.Errorf("%s: %d calls, want 1", e, calls)
 			}
-			if n := strings.Count(log.String(), "the transaction ended before the function returned"); n != 1 || !strings.Contains(log.String(), "outcome=stopped") {
+			if log := b.logged(); strings.Count(log, "the transaction ended before the function returned") != 1 || !regexp.MustCompile("level=ERROR .* outcome=stopped").MatchString(log) {
 				t.Errorf("%s: log = %s, want one record with the reason", e, log)
-			}
-			log.Reset()
-		}
-		for _, event := range b.events {
-			if !errors.Is(event.Err, inbox.ErrTransactionEnded) {
-				t.Errorf("error = %v, want ErrTransactionEnded", event.Err)
 			}
 		}
 		b.wantStats(t, inbox.Stats{Stopped: len(endings(d))})
 		b.wantOutcomes(t, slices.Repeat([]string{"work stopped"}, len(endings(d)))...)
+		for _, event := range b.eventsOf("work") {
+			if !errors.Is(event.Err, inbox.ErrTransactionEnded) {
+				t.Errorf("error = %v, want ErrTransactionEnded", event.Err)
+			}
+		}
 	})
 }
 
@@ -64,7 +62,7 @@ func TestInbox_OnResultTransactionEnds(t *testing.T) {
 	onDatabases(t, func(t *testing.T, d database) {
 		var e ending
 		calls := 0
-		b, log := newEndingBackend(t, d, inbox.Options{OnResult: func(ctx context.Context, tx *sql.Tx, entry inbox.Entry) error {
+		b := newEndingBackend(t, d, inbox.Options{OnResult: func(ctx context.Context, tx *sql.Tx, entry inbox.Entry) error {
 			calls++
 			return e.do(ctx, tx, entry)
 		}})
@@ -94,13 +92,13 @@ func TestInbox_OnResultTransactionEnds(t *testing.T) {
 			if !errors.Is(first, inbox.ErrTransactionEnded) || e.result != nil && !errors.Is(first, e.result) || stored || second != nil {
 				t.Errorf("%s: errors of Record = %v and %v (stored = %t), want ErrTransactionEnded once", e, first, second, stored)
 			}
+			log := b.logged()
 			for reference, record := range map[string]string{references[0]: "inbox: callback", references[2]: "inbox: check not reconciled", references[3]: "inbox: check not reconciled"} {
-				record = fmt.Sprintf("msg=%q outcome=stopped .*reference=%s .*%s", record, regexp.QuoteMeta(strconv.Quote(reference)), inbox.ErrTransactionEnded)
-				if n := len(regexp.MustCompile(record).FindAllString(log.String(), -1)); n != 1 {
+				record = fmt.Sprintf("level=ERROR msg=%q outcome=stopped .*reference=%s .*%s", record, regexp.QuoteMeta(strconv.Quote(reference)), inbox.ErrTransactionEnded)
+				if n := len(regexp.MustCompile(record).FindAllString(log, -1)); n != 1 {
 					t.Errorf("%s: log = %s, want one record %s", e, log, record)
 				}
 			}
-			log.Reset()
 		}
 		n := len(endings(d))
 		if got, want := b.responses(), strings.TrimSpace(strings.Repeat("204 204 ", n)); got != want {
@@ -117,7 +115,7 @@ func TestInbox_WorkRetriesRolledBack(t *testing.T) {
 		if d.dialect == inbox.SQLite {
 			all = append(all, implicitEndings...)
 		}
-		b, _ := newEndingBackend(t, d, inbox.Options{})
+		b := newEndingBackend(t, d, inbox.Options{})
 		var references []string
 		for _, e := range all {
 			references = append(references, e.name)
@@ -137,7 +135,7 @@ func TestInbox_WorkRetriesRolledBack(t *testing.T) {
 // A function may use savepoints of its own.
 func TestInbox_WorkSavepoints(t *testing.T) {
 	onDatabases(t, func(t *testing.T, d database) {
-		b, _ := newEndingBackend(t, d, inbox.Options{})
+		b := newEndingBackend(t, d, inbox.Options{})
 		b.result(t, "sign-up 1")
 
 		b.workOnce(t, func(ctx context.Context, tx *sql.Tx, e inbox.Entry) error {
@@ -171,7 +169,7 @@ func TestInbox_TransactionEndsDuringCall(t *testing.T) {
 				}
 				return insertEffect(ctx, tx, e)
 			}
-			b, _ := newEndingBackend(t, databases[0], endingOptions(onResult, do))
+			b := newEndingBackend(t, databases[0], endingOptions(onResult, do))
 			process := b.recordOrWork(t, onResult, do)
 
 			var first sync.WaitGroup
@@ -204,7 +202,7 @@ func TestInbox_StopFailureBlocksCall(t *testing.T) {
 				_, _ = tx.ExecContext(ctx, "ROLLBACK")
 				return insertEffect(ctx, tx, e)
 			}
-			b, log := newEndingBackend(t, databases[0], endingOptions(onResult, do))
+			b := newEndingBackend(t, databases[0], endingOptions(onResult, do))
 			process := b.recordOrWork(t, onResult, do)
 			b.exec(t, "CREATE TRIGGER full BEFORE UPDATE ON idverify_checks WHEN NEW.stopped_at IS NOT NULL BEGIN SELECT RAISE(ABORT, 'no space'); END")
 
@@ -212,7 +210,7 @@ func TestInbox_StopFailureBlocksCall(t *testing.T) {
 				process()
 				b.advance(t, 11*time.Minute)
 			}
-			for _, event := range b.events {
+			for _, event := range b.eventsOf("work") {
 				if errors.Is(event.Err, inbox.ErrTransactionEnded) || strings.Count(fmt.Sprint(event.Err), "stop") != 1 {
 					t.Errorf("error = %v, want it without ErrTransactionEnded, which means that the entry has stopped", event.Err)
 				}
@@ -224,8 +222,8 @@ func TestInbox_StopFailureBlocksCall(t *testing.T) {
 			if calls != 1 {
 				t.Errorf("%d calls, want 1", calls)
 			}
-			if !onResult && !strings.Contains(log.String(), "no space") {
-				t.Errorf("log = %s, want why the entry was not stopped", log)
+			if !onResult && !strings.Contains(b.logged(), "no space") {
+				t.Error("the log does not contain why the entry was not stopped")
 			}
 		})
 	}
@@ -236,7 +234,7 @@ func TestInbox_StopFailureBlocksCall(t *testing.T) {
 func TestHandler_StopNotCommitted(t *testing.T) {
 	t.Parallel()
 	calls := 0
-	b, _ := newEndingBackend(t, databases[1], inbox.Options{OnResult: func(ctx context.Context, tx *sql.Tx, e inbox.Entry) error {
+	b := newEndingBackend(t, databases[1], inbox.Options{OnResult: func(ctx context.Context, tx *sql.Tx, e inbox.Entry) error {
 		calls++
 		_, _ = tx.ExecContext(ctx, "ROLLBACK")
 		return insertEffect(ctx, tx, e)
@@ -265,26 +263,26 @@ func TestHandler_Serializable(t *testing.T) {
 		database   database
 		concurrent int
 		onResult   func(context.Context, *sql.Tx, inbox.Entry) error
-	}{{"Work", serializable, 32, nil}, {"OnResult", serializable, 8, addEffect}, {"after New", databases[1], 32, nil}} {
+	}{{"Work", serializable, 32, nil}, {"OnResult", serializable, 8, insertEffect}, {"after New", databases[1], 32, nil}} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			const checks = 128
-			i := newIntake(t, test.database, test.onResult)
-			makeSerializable(t, i.db)
-			i.db.SetMaxIdleConns(test.concurrent)
-			i.db.SetMaxOpenConns(test.concurrent)
+			b := newBackend(t, test.database, &inbox.Options{OnResult: test.onResult})
+			makeSerializable(t, b.db)
+			b.db.SetMaxIdleConns(test.concurrent)
+			b.db.SetMaxOpenConns(test.concurrent)
 			for n := range checks {
-				i.planned(t, fmt.Sprint("r", n), fmt.Sprint("check ", n))
+				b.planned(t, fmt.Sprint("r", n), fmt.Sprint("check ", n))
 			}
-			url := i.signedURL(t, nil)
+			url := b.signedURL(t, nil)
 			var next, failed atomic.Int64
 
 			var all sync.WaitGroup
 			for range test.concurrent {
 				all.Go(func() {
 					for n := next.Add(1); n <= checks; n = next.Add(1) {
-						body := bodyOf(fmt.Sprint("check ", n-1), i.service.Now(), `"status":"COMPLETED","match":true`)
-						status, err := i.send(t.Context(), t, url, "phone_check", body)
+						body := bodyOf(fmt.Sprint("check ", n-1), b.service.Now(), `"status":"COMPLETED","match":true`)
+						status, err := b.send(t.Context(), t, url, "phone_check", body)
 						if err != nil {
 							t.Error(err)
 							return
@@ -300,10 +298,10 @@ func TestHandler_Serializable(t *testing.T) {
 			if n := failed.Load(); n > 0 {
 				t.Errorf("%d of %d callbacks were not stored at the first attempt", n, checks)
 			}
-			if n := i.number(t, "SELECT count(*) FROM idverify_checks WHERE status = 'COMPLETED'"); n != checks {
+			if n := b.number(t, "SELECT count(*) FROM idverify_checks WHERE status = 'COMPLETED'"); n != checks {
 				t.Errorf("%d results, want %d", n, checks)
 			}
-			if n := i.effects(t); test.onResult != nil && n != checks {
+			if n := b.effects(t); test.onResult != nil && n != checks {
 				t.Errorf("%d effects, want %d", n, checks)
 			}
 		})
@@ -313,7 +311,7 @@ func TestHandler_Serializable(t *testing.T) {
 // Statements of the package are read committed. A function may need the default of the database.
 func TestInbox_IsolationLevels(t *testing.T) {
 	t.Parallel()
-	b := newWorkBackend(t, serializable, &inbox.Options{Retention: time.Second})
+	b := newBackend(t, serializable, &inbox.Options{Retention: time.Second})
 	b.exec(t, "CREATE TABLE levels (n serial, level text)")
 	b.exec(t, "CREATE FUNCTION record_level() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN "+
 		"INSERT INTO levels (level) VALUES (current_setting('transaction_isolation')); RETURN NULL; END $$")
@@ -326,22 +324,9 @@ func TestInbox_IsolationLevels(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	rows, err := b.db.QueryContext(t.Context(), "SELECT level FROM levels ORDER BY n")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer rows.Close()
-	var got []string
-	for rows.Next() {
-		var level string
-		if err := rows.Scan(&level); err != nil {
-			t.Fatal(err)
-		}
-		got = append(got, level)
-	}
 	want := []string{"read committed", "read committed", "read committed", "serializable", "read committed"}
-	if diff := cmp.Diff(want, got); diff != "" || rows.Err() != nil {
-		t.Errorf("levels of Bind, the callback, the claim of Work, its function and Purge (-want +got):\n%s%v", diff, rows.Err())
+	if diff := cmp.Diff(want, texts(t, b.db, "SELECT level FROM levels ORDER BY n")); diff != "" {
+		t.Errorf("levels of Bind, the callback, the claim of Work, its function and Purge (-want +got):\n%s", diff)
 	}
 }
 
@@ -352,15 +337,15 @@ func TestHandler_Conflicts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var calls, conflicts int
 		var state string
-		i := newIntake(t, databases[1], func(ctx context.Context, tx *sql.Tx, e inbox.Entry) error {
+		b := newBackend(t, databases[1], &inbox.Options{OnResult: func(ctx context.Context, tx *sql.Tx, e inbox.Entry) error {
 			if calls++; calls > conflicts {
-				return addEffect(ctx, tx, e)
+				return insertEffect(ctx, tx, e)
 			}
 			_, err := tx.ExecContext(ctx, "DO $$ BEGIN RAISE EXCEPTION USING ERRCODE = '"+state+"'; END $$")
 			return err
-		})
-		i.planned(t, "r", "check")
-		url := i.signedURL(t, nil)
+		}})
+		b.planned(t, "r", "check")
+		url := b.signedURL(t, nil)
 
 		for _, test := range []struct {
 			state     string
@@ -375,7 +360,7 @@ func TestHandler_Conflicts(t *testing.T) {
 			calls, conflicts, state = 0, test.conflicts, test.state
 			begin := time.Now()
 
-			status, err := i.send(t.Context(), t, url, "phone_check", signedBody(i.backend, `"status":"COMPLETED","match":true`))
+			status, err := b.send(t.Context(), t, url, "phone_check", signedBody(b, `"status":"COMPLETED","match":true`))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -387,11 +372,11 @@ func TestHandler_Conflicts(t *testing.T) {
 				t.Errorf("%s: %d calls", state, calls)
 			}
 		}
-		if n := i.effects(t); n != 1 {
+		if n := b.effects(t); n != 1 {
 			t.Errorf("%d effects, want 1", n)
 		}
-		i.service.Close()
-		i.db.Close()
+		b.service.Close()
+		b.db.Close()
 	})
 }
 
@@ -484,19 +469,17 @@ func registerCancel() {
 	})
 }
 
-// newEndingBackend returns a backend with the table that the endings use, and its log.
-func newEndingBackend(t *testing.T, d database, opts inbox.Options) (*workBackend, *strings.Builder) {
+// newEndingBackend returns a backend with the table that the endings use.
+func newEndingBackend(t *testing.T, d database, opts inbox.Options) *backend {
 	t.Helper()
-	log := new(strings.Builder)
-	opts.Logger = slog.New(slog.NewTextHandler(log, nil))
-	b := newWorkBackend(t, d, &opts)
+	b := newBackend(t, d, &opts)
 	b.exec(t, "CREATE TABLE unique_rows (n integer UNIQUE)")
 	b.exec(t, "INSERT INTO unique_rows VALUES (1)")
-	return b, log
+	return b
 }
 
 // wantStopped verifies that an entry has a result and has stopped, after at most one effect.
-func (b *workBackend) wantStopped(t *testing.T, reference string) {
+func (b *backend) wantStopped(t *testing.T, reference string) {
 	t.Helper()
 	if e := b.get(t, reference); e.Status == "" || e.StoppedAt.IsZero() || !e.DoneAt.IsZero() || e.Attempts != 0 {
 		t.Errorf("entry = %+v, want a stopped result with 0 attempts", e)
@@ -516,7 +499,7 @@ func endingOptions(onResult bool, do func(context.Context, *sql.Tx, inbox.Entry)
 
 // recordOrWork plans a check and returns a function that calls Record with its result, or that
 // calls Work after its result was recorded.
-func (b *workBackend) recordOrWork(t *testing.T, onResult bool, do func(context.Context, *sql.Tx, inbox.Entry) error) (process func()) {
+func (b *backend) recordOrWork(t *testing.T, onResult bool, do func(context.Context, *sql.Tx, inbox.Entry) error) (process func()) {
 	t.Helper()
 	if !onResult {
 		b.result(t, "sign-up 1")

@@ -7,13 +7,12 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
-
-	"github.com/google/go-cmp/cmp"
 
 	"github.com/idverify/idverify-go"
 	"github.com/idverify/idverify-go/inbox"
@@ -22,7 +21,7 @@ import (
 
 func TestInbox_WorkCommitsEffects(t *testing.T) {
 	onDatabases(t, func(t *testing.T, d database) {
-		b := newWorkBackend(t, d, nil)
+		b := newBackend(t, d, nil)
 		b.result(t, "sign-up 1")
 
 		var got inbox.Entry
@@ -55,8 +54,7 @@ func TestInbox_WorkRollsBack(t *testing.T) {
 		} {
 			t.Run(d.name+" "+name, func(t *testing.T) {
 				t.Parallel()
-				var log strings.Builder
-				b := newWorkBackend(t, d, &inbox.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+				b := newBackend(t, d, nil)
 				b.result(t, "sign-up 1")
 
 				found := b.workOnce(t, func(ctx context.Context, tx *sql.Tx, e inbox.Entry) error {
@@ -71,8 +69,8 @@ func TestInbox_WorkRollsBack(t *testing.T) {
 				}
 				b.wantEffects(t)
 				b.wantStats(t, inbox.Stats{Pending: 1})
-				if !strings.Contains(log.String(), "inbox: entry not processed") || strings.Contains(log.String(), "447700900012") {
-					t.Errorf("log = %q, want the failure without the value of the panic", &log)
+				if log := b.logged(); !strings.Contains(log, "inbox: entry not processed") || strings.Contains(log, "447700900012") {
+					t.Errorf("log = %q, want the failure without the value of the panic", log)
 				}
 			})
 		}
@@ -85,27 +83,26 @@ func TestInbox_WorkPauses(t *testing.T) {
 		want = append(want, min(pause, 10*time.Minute))
 	}
 	onDatabases(t, func(t *testing.T, d database) {
-		b := newWorkBackend(t, d, nil)
+		b := newBackend(t, d, nil)
 		b.result(t, "sign-up 1")
-		fail := func(context.Context, *sql.Tx, inbox.Entry) error { return errEffect }
 
-		if !b.workOnce(t, fail) {
+		if !b.workOnce(t, failEffect) {
 			t.Fatal("no first attempt")
 		}
 		for n, pause := range want {
 			b.advance(t, pause-time.Microsecond)
-			if b.workOnce(t, fail) {
+			if b.workOnce(t, failEffect) {
 				t.Fatalf("attempt %d started early", n+2)
 			}
 			b.advance(t, time.Microsecond)
-			if !b.workOnce(t, fail) {
+			if !b.workOnce(t, failEffect) {
 				t.Fatalf("no attempt %d after %s", n+2, pause)
 			}
 		}
 		stoppedAt := b.service.Now()
 		b.wantStats(t, inbox.Stats{Stopped: 1})
 		b.advance(t, 24*time.Hour)
-		if b.workOnce(t, fail) {
+		if b.workOnce(t, failEffect) {
 			t.Error("attempt of a stopped entry")
 		}
 
@@ -113,16 +110,13 @@ func TestInbox_WorkPauses(t *testing.T) {
 		if err != nil || len(stopped) != 1 || stopped[0].Attempts != 20 || !stopped[0].StoppedAt.Equal(stoppedAt) {
 			t.Errorf("stopped = %+v, %v, want the entry after 20 attempts", stopped, err)
 		}
-		outcomes := b.outcomes()
-		if len(outcomes) != 20 || outcomes[18] != "work failed" || outcomes[19] != "work stopped" {
-			t.Errorf("events = %q, want 19 failed attempts and a stopped one", outcomes)
-		}
+		b.wantOutcomes(t, append(slices.Repeat([]string{"work failed"}, 19), "work stopped")...)
 	})
 }
 
 func TestInbox_WorkMeasuresPauseFromFailure(t *testing.T) {
 	onDatabases(t, func(t *testing.T, d database) {
-		b := newWorkBackend(t, d, nil)
+		b := newBackend(t, d, nil)
 		b.result(t, "sign-up 1")
 		slow := func(context.Context, *sql.Tx, inbox.Entry) error {
 			b.advance(t, time.Minute)
@@ -145,8 +139,7 @@ func TestInbox_WorkMeasuresPauseFromFailure(t *testing.T) {
 func TestInbox_WorkClockAhead(t *testing.T) {
 	onDatabases(t, func(t *testing.T, d database) {
 		const ahead = 30 * 24 * time.Hour
-		var log strings.Builder
-		b := newWorkBackend(t, d, &inbox.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		b := newBackend(t, d, nil)
 		wrong := newInbox(t, b.db, d.dialect, &inbox.Options{Now: func() time.Time { return b.service.Now().Add(ahead) }})
 		storeResult(t, b.db, wrong, "sign-up 1")
 		due := "due_at=" + b.service.Now().Add(ahead).UTC().Truncate(time.Microsecond).Format("2006-01-02T15:04:05.000Z")
@@ -158,8 +151,8 @@ func TestInbox_WorkClockAhead(t *testing.T) {
 
 		b.wantEffects(t, "sign-up 1", "sign-up 2")
 		b.wantOutcomes(t, "work done", "work done")
-		if n := strings.Count(log.String(), "level=WARN"); n != 1 || !strings.Contains(log.String(), "reference=\"sign-up 1\" "+due) {
-			t.Errorf("log = %s, want one record about the entry with %s", &log, due)
+		if log := b.logged(); strings.Count(log, "level=WARN") != 1 || !strings.Contains(log, "reference=\"sign-up 1\" "+due) {
+			t.Errorf("log = %s, want one record about the entry with %s", log, due)
 		}
 	})
 }
@@ -167,13 +160,13 @@ func TestInbox_WorkClockAhead(t *testing.T) {
 // The clock of a process may be behind that of the process that set a pause.
 func TestInbox_WorkClockBehind(t *testing.T) {
 	onDatabases(t, func(t *testing.T, d database) {
-		b := newWorkBackend(t, d, nil)
+		b := newBackend(t, d, nil)
 		b.result(t, "sign-up 1")
 		for range 12 {
-			b.workOnce(t, func(context.Context, *sql.Tx, inbox.Entry) error { return errEffect })
+			b.workOnce(t, failEffect)
 			b.advance(t, 10*time.Minute)
 		}
-		b.workOnce(t, func(context.Context, *sql.Tx, inbox.Entry) error { return errEffect })
+		b.workOnce(t, failEffect)
 		for behind, want := range map[time.Duration]bool{0: false, 10 * time.Minute: false, 11 * time.Minute: true} {
 			other := newInbox(t, b.db, d.dialect, &inbox.Options{Now: func() time.Time { return b.service.Now().Add(-behind) }})
 
@@ -188,10 +181,10 @@ func TestInbox_WorkClockBehind(t *testing.T) {
 
 func TestInbox_Retry(t *testing.T) {
 	onDatabases(t, func(t *testing.T, d database) {
-		b := newWorkBackend(t, d, &inbox.Options{MaxAttempts: 1})
+		b := newBackend(t, d, &inbox.Options{MaxAttempts: 1})
 		b.result(t, "sign-up 1")
 		b.result(t, "sign-up 2")
-		b.workOnce(t, func(context.Context, *sql.Tx, inbox.Entry) error { return errEffect })
+		b.workOnce(t, failEffect)
 
 		if err := b.inbox.Retry(t.Context(), "sign-up 2"); !errors.Is(err, inbox.ErrNotFound) {
 			t.Errorf("retry of an entry that has not stopped: %v, want ErrNotFound", err)
@@ -212,7 +205,7 @@ func TestInbox_Retry(t *testing.T) {
 
 func TestInbox_WorkContinuesAfterFailure(t *testing.T) {
 	onDatabases(t, func(t *testing.T, d database) {
-		b := newWorkBackend(t, d, nil)
+		b := newBackend(t, d, nil)
 		for n := range 5 {
 			b.result(t, fmt.Sprint("sign-up ", n))
 		}
@@ -237,7 +230,7 @@ func TestInbox_WorkContinuesAfterFailure(t *testing.T) {
 // does: nothing after the function runs.
 func TestInbox_WorkCountsKilled(t *testing.T) {
 	onDatabases(t, func(t *testing.T, d database) {
-		b := newWorkBackend(t, d, &inbox.Options{MaxAttempts: 2})
+		b := newBackend(t, d, &inbox.Options{MaxAttempts: 2})
 		b.result(t, "sign-up 1")
 		b.result(t, "sign-up 2")
 		killed := func() {
@@ -275,15 +268,13 @@ func TestInbox_WorkCountsKilled(t *testing.T) {
 		if e := b.get(t, "sign-up 1"); e.Attempts != 2 {
 			t.Errorf("%d attempts, want 2", e.Attempts)
 		}
-		if diff := cmp.Diff([]string{"work done", "work stopped"}, b.outcomes()); diff != "" {
-			t.Errorf("events (-want +got):\n%s", diff)
-		}
+		b.wantOutcomes(t, "work done", "work stopped")
 	})
 }
 
 func TestInbox_WorkShutdown(t *testing.T) {
 	onDatabases(t, func(t *testing.T, d database) {
-		b := newWorkBackend(t, d, nil)
+		b := newBackend(t, d, nil)
 		b.result(t, "sign-up 1")
 		b.result(t, "sign-up 2")
 
@@ -307,9 +298,7 @@ func TestInbox_WorkShutdown(t *testing.T) {
 		}
 
 		b.wantEffects(t, "sign-up 1", "sign-up 2")
-		if diff := cmp.Diff([]string{"work done", "work done"}, b.outcomes()); diff != "" {
-			t.Errorf("events (-want +got):\n%s", diff)
-		}
+		b.wantOutcomes(t, "work done", "work done")
 		if err := b.inbox.Work(ctx, insertEffect); err != nil {
 			t.Errorf("Work with an ended context = %v, want nil", err)
 		}
@@ -360,7 +349,7 @@ func TestInbox_WorkSurvivesOutage(t *testing.T) {
 			}
 			return len(p), nil
 		}), nil))
-		b := newWorkBackend(t, d, &inbox.Options{Logger: logger})
+		b := newBackend(t, d, &inbox.Options{Logger: logger})
 		b.result(t, "sign-up 1")
 		b.exec(t, "ALTER TABLE idverify_checks RENAME TO unavailable")
 		ctx, shutDown := context.WithCancel(t.Context())
@@ -402,7 +391,7 @@ func TestInbox_WorkConcurrent(t *testing.T) {
 		var inboxes []*inbox.Inbox
 		db := openDB(t, d.driver, source)
 		inboxes = append(inboxes, newInbox(t, db, d.dialect, opts), newInbox(t, openDB(t, d.driver, source), d.dialect, opts))
-		if _, err := db.ExecContext(t.Context(), createEffects); err != nil {
+		if _, err := db.ExecContext(t.Context(), "CREATE TABLE effects (reference text NOT NULL)"); err != nil {
 			t.Fatal(err)
 		}
 		for n := range entries {
