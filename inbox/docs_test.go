@@ -92,9 +92,7 @@ func TestProduction_StoresDurably(t *testing.T) {
 	t.Parallel()
 	processed := make(chan inbox.Event, 100)
 	b := newBackend(t, databases[0], &inbox.Options{Observe: func(_ context.Context, e inbox.Event) { processed <- e }})
-	if _, err := b.db.ExecContext(t.Context(), "CREATE TABLE sign_ups (reference text PRIMARY KEY, verdict text)"); err != nil {
-		t.Fatal(err)
-	}
+	b.exec(t, "CREATE TABLE sign_ups (reference text PRIMARY KEY, verdict text)")
 	reference := rand.Text()
 	tx, err := b.db.BeginTx(t.Context(), nil)
 	if err != nil {
@@ -235,13 +233,9 @@ func TestProduction_Restore(t *testing.T) {
 	completed := b.start(t, "447700900012", "completed")
 	b.start(t, "447700900012", "expired")
 	backup := filepath.Join(t.TempDir(), "backup.db")
-	if _, err := b.db.ExecContext(t.Context(), "VACUUM INTO '"+backup+"'"); err != nil {
-		t.Fatal(err)
-	}
+	b.exec(t, "VACUUM INTO '"+backup+"'")
 	b.open(t, completed)
-	if err := b.service.Advance(t.Context(), time.Hour); err != nil {
-		t.Fatal(err)
-	}
+	b.advance(t, time.Hour)
 
 	err := openDatabase(t.Context(), backup, func(db *sql.DB, _ *inbox.Inbox) {
 		checks, err := inbox.New(t.Context(), db, inbox.SQLite, &inbox.Options{Now: b.service.Now})

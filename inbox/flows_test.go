@@ -121,21 +121,3 @@ func TestInbox_FlowsPurgeFails(t *testing.T) {
 		}
 	})
 }
-
-func TestInbox_FlowsUnavailable(t *testing.T) {
-	onDatabases(t, func(t *testing.T, d database) {
-		db := d.open(t)
-		flows := newInbox(t, db, d.dialect, nil).Flows(0)
-		db.Close()
-
-		available, added := flows.Available(t.Context()), flows.Add(t.Context(), checkflow.Flow{CheckID: "check"}, time.Hour)
-		_, _, claimed := flows.Claim(t.Context(), "check", [32]byte{}, true)
-		_, finished := flows.Finish(t.Context(), "check")
-
-		for operation, err := range map[string]error{"check flow store": available, "add flow": added, "claim flow": claimed, "finish flow": finished} {
-			if err == nil || !strings.HasPrefix(err.Error(), "inbox: "+operation+": ") {
-				t.Errorf("error = %v, want one of the operation %q", err, operation)
-			}
-		}
-	})
-}

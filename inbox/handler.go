@@ -101,7 +101,7 @@ func (i *Inbox) receive(ctx context.Context, c *idverify.Callback, signed time.T
 	if !hasCallback(c.Product) || !c.Status.Final() || !validID(c.CheckID) {
 		return OutcomeIgnored, nil
 	}
-	result := Result{Product: c.Product, CheckID: c.CheckID, ReferenceID: c.ReferenceID, Status: c.Status, Match: c.Match, NoSIMChange: c.NoSIMChange,
+	result := Result{Product: c.Product, Status: c.Status, Match: c.Match, NoSIMChange: c.NoSIMChange,
 		NetworkID: c.NetworkID, ErrorCode: c.ErrorCode, ChargeAmount: c.ChargeAmount, ChargeCurrency: c.ChargeCurrency}
 	update := func(ctx context.Context, q querier, column string) (*Entry, error) {
 		return i.update(ctx, q, byCheckID, c.CheckID, result, SourceCallback, column)

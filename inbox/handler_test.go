@@ -14,6 +14,9 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
 	"github.com/idverify/idverify-go"
 	"github.com/idverify/idverify-go/inbox"
 	"github.com/idverify/idverify-go/internal/pgtest"
@@ -42,8 +45,12 @@ func TestHandler_StoresOnce(t *testing.T) {
 		if n := b.effects(t); n != 1 {
 			t.Errorf("%d effects, want 1: the customer would be verified twice", n)
 		}
-		if got := b.levels(); got != "DEBUG DEBUG" {
-			t.Errorf("levels = %s, want DEBUG", got)
+		log := b.logged()
+		for _, want := range []string{"stored", "duplicate"} {
+			want = "level=DEBUG msg=\"inbox: callback\" outcome=" + want + " product=phone_check check_id=" + check.CheckID + "\n"
+			if strings.Count(log, want) != 1 {
+				t.Errorf("log = %s, want one record %s", log, want)
+			}
 		}
 		second := b.get(t, "r")
 		if !second.EndedAt.Equal(first.EndedAt) || second.DoneAt.IsZero() || second.Match != idverify.VerdictYes {
@@ -102,9 +109,7 @@ func TestHandler_OtherCustomerWithReference(t *testing.T) {
 		attacked := b.get(t, "guessed")
 		responses := b.responses()
 		check := b.create(t, "447700900013", "guessed") // no match
-		if err := b.inbox.Bind(t.Context(), "guessed", check.CheckID, check.TTL); err != nil {
-			t.Fatal(err)
-		}
+		b.bind(t, "guessed", check)
 		b.open(t, check)
 
 		if responses != "503 503 503 503 503 503" {
@@ -243,7 +248,8 @@ func TestHandler_HostileValues(t *testing.T) {
 		for _, test := range []struct {
 			name, kind, body string
 			status           int
-			outcome, level   string
+			outcome          inbox.Outcome
+			level            string
 		}{
 			{"unknown product", "age_check", signedBody(b, completed), 204, "ignored", "WARN"},
 			{"unknown product without JSON", "age_check", "text", 204, "ignored", "WARN"},
@@ -276,9 +282,18 @@ func TestHandler_HostileValues(t *testing.T) {
 				t.Fatalf("%s: %v", test.name, err)
 			}
 
-			outcome, level := b.outcomesOf("callback"), b.levels()
-			if status != test.status || outcome != test.outcome || level != test.level {
-				t.Errorf("%s: response, outcome, level = %d, %s, %s; want %d, %s, %s", test.name, status, outcome, level, test.status, test.outcome, test.level)
+			events, level := b.eventsOf("callback"), b.levels()
+			if status != test.status || level != test.level {
+				t.Errorf("%s: response, level = %d, %s; want %d, %s", test.name, status, level, test.status, test.level)
+			}
+			want := inbox.Event{Operation: "callback", Outcome: test.outcome}
+			if test.outcome == inbox.OutcomeFailed {
+				want.Err = cmpopts.AnyError
+			} else if test.kind == "phone_check" || test.kind == "subscriber_check" {
+				want.Product = idverify.Product(test.kind)
+			}
+			if diff := cmp.Diff([]inbox.Event{want}, events, cmpopts.EquateErrors()); diff != "" {
+				t.Errorf("%s: events (-want +got):\n%s", test.name, diff)
 			}
 		}
 
@@ -293,7 +308,11 @@ func TestHandler_HostileValues(t *testing.T) {
 
 func TestHandler_HostileFields(t *testing.T) {
 	onDatabases(t, func(t *testing.T, d database) {
-		b := newBackend(t, d, &inbox.Options{OnResult: insertEffect})
+		var b *backend
+		b = newBackend(t, d, &inbox.Options{OnResult: func(ctx context.Context, tx *sql.Tx, e inbox.Entry) error {
+			b.advance(t, 2*time.Second)
+			return insertEffect(ctx, tx, e)
+		}})
 		b.planned(t, "r", "check")
 		long := `a\u0000b` + strings.Repeat("ü", 100_000)
 		fields := `"status":"COMPLETED","match":null,"no_sim_change":true,"network_id":"` + long + `","error_code":"` + long + `","charge_amount":` + strings.Repeat("9", 1000)
@@ -306,6 +325,10 @@ func TestHandler_HostileFields(t *testing.T) {
 		e := b.get(t, "r")
 		if status != 204 || e.Status != "COMPLETED" || b.effects(t) != 1 {
 			t.Errorf("response = %d, entry = %+v; want the result in spite of its other fields", status, e)
+		}
+		want := []inbox.Event{{Operation: "callback", Outcome: inbox.OutcomeStored, Product: idverify.ProductPhoneCheck, Duration: 2 * time.Second}}
+		if diff := cmp.Diff(want, b.eventsOf("callback")); diff != "" {
+			t.Errorf("events (-want +got):\n%s", diff)
 		}
 		if e.Match != idverify.VerdictUnknown || e.NoSIMChange != idverify.VerdictUnknown {
 			t.Errorf("matched, SIM unchanged = %s, %s; want unknown without a match", e.Match, e.NoSIMChange)

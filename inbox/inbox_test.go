@@ -7,7 +7,10 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/idverify/idverify-go"
+	"github.com/idverify/idverify-go/checkflow"
 	"github.com/idverify/idverify-go/inbox"
 )
 
@@ -180,6 +183,52 @@ func TestNew_Invalid(t *testing.T) {
 			if migrateErr == nil || !strings.Contains(migrateErr.Error(), test.want) {
 				t.Errorf("%s: error of Migrate = %v, want %q", test.name, migrateErr, test.want)
 			}
+		}
+	})
+}
+
+func TestInbox_DatabaseUnavailable(t *testing.T) {
+	onDatabases(t, func(t *testing.T, d database) {
+		b := newBackend(t, d, nil)
+		ctx, flows := t.Context(), b.inbox.Flows(0)
+		b.db.Close()
+
+		_, get := b.inbox.Get(ctx, "r")
+		_, getByCheckID := b.inbox.GetByCheckID(ctx, "check")
+		_, created := b.inbox.CreatePhoneCheck(ctx, b.client, idverify.PhoneCheckParams{PhoneNumber: matching, ReferenceID: "r"})
+		_, recorded := b.inbox.Record(ctx, inbox.Result{Product: idverify.ProductPhoneCheck, CheckID: "check", Status: idverify.StatusCompleted})
+		_, stats := b.inbox.Stats(ctx)
+		_, stopped := b.inbox.Stopped(ctx, 1)
+		purged, purge := b.inbox.Purge(ctx)
+		_, _, claimed := flows.Claim(ctx, "check", [32]byte{}, true)
+		_, finished := flows.Finish(ctx, "check")
+
+		for _, test := range []struct {
+			operation string
+			err       error
+		}{
+			{"get", get},
+			{"get", getByCheckID},
+			{"create phone_check", created},
+			{"bind", b.inbox.Bind(ctx, "r", "check", 0)},
+			{"discard", b.inbox.Discard(ctx, "r")},
+			{"record", recorded},
+			{"reconcile", b.inbox.Reconcile(ctx, b.client)},
+			{"retry", b.inbox.Retry(ctx, "r")},
+			{"stats", stats},
+			{"stopped entries", stopped},
+			{"purge", purge},
+			{"check flow store", flows.Available(ctx)},
+			{"add flow", flows.Add(ctx, checkflow.Flow{CheckID: "check"}, time.Hour)},
+			{"claim flow", claimed},
+			{"finish flow", finished},
+		} {
+			if test.err == nil || !strings.HasPrefix(test.err.Error(), "inbox: "+test.operation+": ") || !strings.HasSuffix(test.err.Error(), "database is closed") {
+				t.Errorf("error = %v, want that of the database from the operation %q", test.err, test.operation)
+			}
+		}
+		if n := len(b.service.Requests()); purged != 0 || n != 0 {
+			t.Errorf("%d entries purged and %d requests, want none", purged, n)
 		}
 	})
 }

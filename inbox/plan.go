@@ -255,7 +255,7 @@ func (i *Inbox) bind(ctx context.Context, q querier, reference, checkID string, 
 	if err != nil {
 		return err
 	}
-	if err := expectRow(result, ErrConflict); err == nil || !errors.Is(err, ErrConflict) {
+	if err := expectRow(result, ErrConflict); !errors.Is(err, ErrConflict) {
 		return err
 	}
 	var stored sql.NullString

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -141,14 +142,17 @@ func TestInbox_ReconcileNotFound(t *testing.T) {
 
 				elapsed := b.reconcileUntilEnded(t, "sign-up 1") - check.TTL
 
-				if e := b.get(t, "sign-up 1"); e.Status != inbox.StatusLost || e.Match != idverify.VerdictUnknown || e.CheckID != check.CheckID {
-					t.Errorf("entry = %+v, want StatusLost", e)
+				if e := b.get(t, "sign-up 1"); e.Status != inbox.StatusLost || e.Source != inbox.SourceReconcile || e.Match != idverify.VerdictUnknown || e.CheckID != check.CheckID {
+					t.Errorf("entry = %+v, want StatusLost from Reconcile", e)
 				}
 				if elapsed < 5*time.Minute || elapsed > 6*time.Minute+10*time.Second {
 					t.Errorf("the entry ended %s after the TTL, want 5 to 6 minutes: until then, callbacks can arrive", elapsed)
 				}
 				b.wantOutcomes(t, "reconcile lost")
 				b.wantStats(t, inbox.Stats{Pending: 1})
+				if log, want := b.logged(), `level=WARN msg="inbox: check not found, ended as LOST" check_id=`+check.CheckID+` reference="sign-up 1"`; !strings.Contains(log, want) {
+					t.Errorf("log = %s, want %s", log, want)
+				}
 			})
 		}
 	}
@@ -314,6 +318,8 @@ func TestInbox_ReconcilePoison(t *testing.T) {
 	})
 }
 
+var failedRead = regexp.MustCompile(`level=ERROR msg="inbox: check not reconciled" outcome=failed check_id=\S+ reference="(sign-up|payout) \d" error=".+"`)
+
 func TestInbox_ReconcileOutage(t *testing.T) {
 	t.Parallel()
 	for _, d := range databases {
@@ -341,6 +347,9 @@ func TestInbox_ReconcileOutage(t *testing.T) {
 					t.Error("no error")
 				}
 				b.wantOutcomes(t, "reconcile failed", "reconcile failed", "reconcile failed", "reconcile failed") // three gets, one search
+				if log := b.logged(); len(failedRead.FindAllString(log, -1)) != 4 {
+					t.Errorf("log = %s, want four records of failed reads", log)
+				}
 				b.wantStats(t, inbox.Stats{InProgress: 6, Overdue: 2})
 				repair()
 				repairSearch()
@@ -357,17 +366,41 @@ func TestInbox_ReconcileOutage(t *testing.T) {
 func TestInbox_ReconcileRateLimited(t *testing.T) {
 	onDatabases(t, func(t *testing.T, d database) {
 		b := newBackend(t, d, nil)
-		b.startSilent(t, matching, "sign-up 1")
-		b.startSilent(t, matching, "sign-up 2")
 		b.plan(t, idverify.ProductSIMCheck, "payout 1")
+		b.plan(t, idverify.ProductSIMCheck, "payout 2")
+		b.startSilent(t, matching, "sign-up 1")
 		b.advance(t, time.Hour)
-		before := len(b.service.Requests())
-		b.service.Inject(sandboxfake.Match{Repeat: true}, sandboxfake.Fault{Status: http.StatusTooManyRequests})
+		b.service.Inject(sandboxfake.Match{Operation: "sim_check.list", Repeat: true}, sandboxfake.Fault{Status: http.StatusTooManyRequests})
 
 		err := b.inbox.Reconcile(t.Context(), b.client)
 
-		if n := len(b.service.Requests()) - before; !errors.Is(err, idverify.ErrRateLimited) || n > 2 {
-			t.Errorf("error = %v after %d requests, want ErrRateLimited after one and its token", err, n)
+		if searches, reads := b.count("sim_check.list"), b.count("phone_check.get"); !errors.Is(err, idverify.ErrRateLimited) || searches != 1 || reads != 0 {
+			t.Errorf("error = %v after %d searches and %d reads, want ErrRateLimited after one search", err, searches, reads)
+		}
+	})
+}
+
+// The pause after a failed read is a quarter of the age of the entry, from one to ten minutes.
+func TestInbox_ReconcilePauses(t *testing.T) {
+	onDatabases(t, func(t *testing.T, d database) {
+		for age, pause := range map[time.Duration]time.Duration{
+			30 * time.Second: time.Minute, 4 * time.Minute: time.Minute, 8 * time.Minute: 2 * time.Minute, 40 * time.Minute: 10 * time.Minute, time.Hour: 10 * time.Minute,
+		} {
+			b := newBackend(t, d, nil)
+			b.plan(t, idverify.ProductPhoneCheck, "sign-up 1")
+			b.advance(t, age)
+			b.service.Inject(sandboxfake.Match{Operation: "phone_check.list"}, sandboxfake.Fault{Status: http.StatusServiceUnavailable})
+
+			err := b.inbox.Reconcile(t.Context(), b.client)
+			b.advance(t, pause-time.Microsecond)
+			b.reconcile(t)
+			early := b.count("phone_check.list")
+			b.advance(t, time.Microsecond)
+			b.reconcile(t)
+
+			if late := b.count("phone_check.list"); err == nil || early != 1 || late != 2 {
+				t.Errorf("age %s: error = %v, %d searches before and %d after %s, want an error, 1 and 2", age, err, early, late, pause)
+			}
 		}
 	})
 }

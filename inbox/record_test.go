@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/idverify/idverify-go"
 	"github.com/idverify/idverify-go/inbox"
 )
@@ -30,9 +32,7 @@ func TestInbox_RecordComplete(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := b.inbox.Bind(t.Context(), "r", check.CheckID, check.TTL); err != nil {
-			t.Fatal(err)
-		}
+		b.bind(t, "r", check)
 		b.open(t, check)
 		redirect := <-redirects
 		completed, err := b.client.PhoneChecks.Complete(t.Context(), redirect.CheckID, redirect.Code)
@@ -71,7 +71,10 @@ func TestInbox_RecordWait(t *testing.T) {
 		}
 
 		first, firstErr := b.inbox.Record(t.Context(), inbox.ResultOf(completed))
-		second, secondErr := b.inbox.Record(t.Context(), inbox.ResultOf(completed))
+		b.plan(t, idverify.ProductPhoneCheck, "unbound")
+		again := inbox.ResultOf(completed)
+		again.ReferenceID = "unbound" // the entry of the check ID counts
+		second, secondErr := b.inbox.Record(t.Context(), again)
 		events := b.outcomesOf("record")
 		other := inbox.ResultOf(completed)
 		other.CheckID = "other"
@@ -126,6 +129,29 @@ func TestInbox_RecordSIMCheck(t *testing.T) {
 	})
 }
 
+func TestResultOf(t *testing.T) {
+	t.Parallel()
+	const completed, yes, no = idverify.StatusCompleted, idverify.VerdictYes, idverify.VerdictNo
+	for _, test := range []struct{ got, want inbox.Result }{
+		{
+			inbox.ResultOf(&idverify.PhoneCheck{CheckID: "c", ReferenceID: "r", Status: completed, Match: yes, NetworkID: "n", ErrorCode: "e", ChargeAmount: "1", ChargeCurrency: "API"}),
+			inbox.Result{Product: idverify.ProductPhoneCheck, CheckID: "c", ReferenceID: "r", Status: completed, Match: yes, NetworkID: "n", ErrorCode: "e", ChargeAmount: "1", ChargeCurrency: "API"},
+		},
+		{
+			inbox.ResultOf(&idverify.SIMCheck{CheckID: "c", ReferenceID: "r", Status: completed, NoSIMChange: no, NetworkID: "n", ErrorCode: "e", ChargeAmount: "1", ChargeCurrency: "API"}),
+			inbox.Result{Product: idverify.ProductSIMCheck, CheckID: "c", ReferenceID: "r", Status: completed, NoSIMChange: no, NetworkID: "n", ErrorCode: "e", ChargeAmount: "1", ChargeCurrency: "API"},
+		},
+		{
+			inbox.ResultOf(&idverify.SubscriberCheck{CheckID: "c", ReferenceID: "r", Status: completed, Match: yes, NoSIMChange: no, NetworkID: "n", ErrorCode: "e", ChargeAmount: "1", ChargeCurrency: "API"}),
+			inbox.Result{Product: idverify.ProductSubscriberCheck, CheckID: "c", ReferenceID: "r", Status: completed, Match: yes, NoSIMChange: no, NetworkID: "n", ErrorCode: "e", ChargeAmount: "1", ChargeCurrency: "API"},
+		},
+	} {
+		if diff := cmp.Diff(test.want, test.got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", test.want.Product, diff)
+		}
+	}
+}
+
 func TestInbox_RecordErrors(t *testing.T) {
 	onDatabases(t, func(t *testing.T, d database) {
 		b := newBackend(t, d, &inbox.Options{OnResult: insertEffect})
@@ -162,8 +188,8 @@ func TestInbox_RecordErrors(t *testing.T) {
 			if !errors.Is(err, test.want) || stored {
 				t.Errorf("%s: stored = %t, error = %v; want %v", test.name, stored, err, test.want)
 			}
-			if got := b.outcomesOf("record"); got != "failed" {
-				t.Errorf("%s: outcome = %s, want failed", test.name, got)
+			if events := b.eventsOf("record"); len(events) != 1 || events[0].Outcome != inbox.OutcomeFailed || events[0].Product != test.result.Product || !errors.Is(events[0].Err, test.want) {
+				t.Errorf("%s: events = %+v, want one with outcome failed and %v", test.name, events, test.want)
 			}
 		}
 

@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"net"
 	"path"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -143,14 +144,15 @@ func TestOptions_LoggerOmitsPostgresAddress(t *testing.T) {
 	}{
 		{"inbox: callback", func(context.Context) { b.open(t, check) }},
 		{"inbox: work", func(ctx context.Context) { _ = b.inbox.Work(ctx, insertEffect) }},
-		{"inbox: purge", func(ctx context.Context) { defer b.inbox.Start(ctx, b.client, nil)(); <-ctx.Done() }}, // also logs inbox: reconcile
+		{"inbox: reconcile", func(ctx context.Context) { defer b.inbox.Start(ctx, b.client, nil)(); <-ctx.Done() }},
+		{"inbox: purge", func(ctx context.Context) { defer b.inbox.Start(ctx, b.client, nil)(); <-ctx.Done() }},
 	} {
 		ctx, cancel := context.WithCancel(t.Context())
 		var all sync.WaitGroup
 		all.Go(func() { test.run(ctx) })
 		for found := false; !found; {
 			record := <-records
-			found = strings.Contains(record, test.message)
+			found = strings.Contains(record, "level=ERROR msg="+strconv.Quote(test.message))
 			if !strings.Contains(record, "connection refused") && !strings.Contains(record, "reset") && !strings.Contains(record, "EOF") {
 				t.Errorf("record = %s, want the cause", record)
 			}

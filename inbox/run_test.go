@@ -3,6 +3,7 @@ package inbox_test
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"log/slog"
 	"strings"
 	"testing"
@@ -22,13 +23,6 @@ func TestInbox_Start(t *testing.T) {
 			db := openDB(t, d.driver, source)
 			events := make(chan inbox.Event, 10)
 			checks := newInbox(t, db, d.dialect, &inbox.Options{Observe: func(_ context.Context, e inbox.Event) { events <- e }})
-			storeResult(t, db, checks, "old")
-			<-events
-			if found, err := checks.WorkOnce(t.Context(), func(context.Context, *sql.Tx, inbox.Entry) error { return nil }); !found || err != nil {
-				t.Fatal(found, err)
-			}
-			<-events
-			time.Sleep(31 * 24 * time.Hour)
 			planTx(t, db, checks, idverify.ProductPhoneCheck, "sign-up 1")
 			planned := time.Now()
 			called, working := make(chan string, 1), false
@@ -54,8 +48,63 @@ func TestInbox_Start(t *testing.T) {
 			if n, err := checks.Stats(t.Context()); err != nil || n.Pending != 1 {
 				t.Errorf("%+v, %v; want the canceled result pending", n, err)
 			}
-			if _, err := checks.Get(t.Context(), "old"); err == nil {
-				t.Error("the old entry is not deleted")
+		})
+	})
+}
+
+// TestInbox_StartIntervals ends the context of Start while Reconcile is in progress.
+func TestInbox_StartIntervals(t *testing.T) {
+	onDatabases(t, func(t *testing.T, d database) {
+		source := d.source(t)
+		synctest.Test(t, func(t *testing.T) {
+			service := sandboxfake.New(t, sandboxfake.WithInMemory())
+			db := openDB(t, d.driver, source)
+			ctx, shutDown := context.WithCancel(t.Context())
+			var log strings.Builder
+			checks := newInbox(t, db, d.dialect, &inbox.Options{
+				Observe: func(_ context.Context, e inbox.Event) {
+					if e.Product == idverify.ProductSIMCheck {
+						shutDown()
+					}
+				},
+				Logger: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelError})),
+			})
+			for _, reference := range []string{"old", "younger"} {
+				storeResult(t, db, checks, reference)
+				if found, err := checks.WorkOnce(t.Context(), func(context.Context, *sql.Tx, inbox.Entry) error { return nil }); !found || err != nil {
+					t.Fatal(found, err)
+				}
+				time.Sleep(10 * time.Minute)
+			}
+			time.Sleep(30*24*time.Hour - 15*time.Minute) // "old" may be deleted now, and "younger" in five minutes
+			planTx(t, db, checks, idverify.ProductPhoneCheck, "sign-up 1")
+			started := time.Now()
+
+			stop := checks.Start(ctx, service.Client(), nil)
+			time.Sleep(59 * time.Minute)
+			_, old := checks.Get(t.Context(), "old")
+			_, younger := checks.Get(t.Context(), "younger")
+			time.Sleep(time.Minute + time.Second)
+			_, afterAnHour := checks.Get(t.Context(), "younger")
+			planTx(t, db, checks, idverify.ProductSIMCheck, "payout 1")
+			planTx(t, db, checks, idverify.ProductSIMCheck, "payout 2")
+			<-ctx.Done()
+			stop()
+			checks.Start(ctx, service.Client(), nil)()
+
+			for _, r := range service.Requests() {
+				if r.Operation == "phone_check.list" {
+					if after := r.Time.Sub(started); after < 30*time.Second || after >= 35*time.Second {
+						t.Errorf("first search after %s, want 30 s: every ten seconds", after)
+					}
+					break
+				}
+			}
+			if !errors.Is(old, inbox.ErrNotFound) || younger != nil || !errors.Is(afterAnHour, inbox.ErrNotFound) {
+				t.Errorf("old entry: %v, younger entry: %v, after an hour: %v; want the old one deleted at once and the other an hour later", old, younger, afterAnHour)
+			}
+			if log.Len() > 0 {
+				t.Errorf("log = %s, want no failure", &log)
 			}
 		})
 	})
@@ -65,14 +114,14 @@ func TestInbox_Start(t *testing.T) {
 func TestInbox_StartWithOnResult(t *testing.T) {
 	onDatabases(t, func(t *testing.T, d database) {
 		records := make(chan string, 100)
-		b := newBackend(t, d, &inbox.Options{OnResult: func(context.Context, *sql.Tx, inbox.Entry) error { return nil }, Logger: slog.New(slog.NewTextHandler(writerFunc(func(p []byte) (int, error) {
+		b := newBackend(t, d, &inbox.Options{OnResult: insertEffect, Logger: slog.New(slog.NewTextHandler(writerFunc(func(p []byte) (int, error) {
 			records <- string(p)
 			return len(p), nil
 		}), nil))})
 
 		b.inbox.Start(t.Context(), b.client, nil)()
 		silent := len(records)
-		stop := b.inbox.Start(t.Context(), b.client, func(context.Context, *sql.Tx, inbox.Entry) error { return nil })
+		stop := b.inbox.Start(t.Context(), b.client, insertEffect)
 		record := <-records
 		stop()
 
@@ -85,33 +134,35 @@ func TestInbox_StartWithOnResult(t *testing.T) {
 func TestInbox_Purge(t *testing.T) {
 	const old = 1234 // entries, in three batches
 	onDatabases(t, func(t *testing.T, d database) {
-		b := newBackend(t, d, &inbox.Options{MaxAttempts: 1, Retention: 24 * time.Hour})
-		b.result(t, "stopped")
-		b.workOnce(t, failEffect)
-		b.result(t, "pending")
-		b.plan(t, idverify.ProductPhoneCheck, "in progress")
-		b.insertEnded(t, "old", old, "done_at", 0)
+		for option, retention := range map[time.Duration]time.Duration{24 * time.Hour: 24 * time.Hour, 0: 30 * 24 * time.Hour} {
+			b := newBackend(t, d, &inbox.Options{MaxAttempts: 1, Retention: option})
+			b.result(t, "stopped")
+			b.workOnce(t, failEffect)
+			b.result(t, "pending")
+			b.plan(t, idverify.ProductPhoneCheck, "in progress")
+			b.insertEnded(t, "old", old, "done_at", 0)
 
-		b.advance(t, 24*time.Hour)
-		early, err := b.inbox.Purge(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		b.insertEnded(t, "recent", 1, "done_at", 0)
-		b.advance(t, time.Microsecond)
-		deleted, err := b.inbox.Purge(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+			b.advance(t, retention)
+			early, err := b.inbox.Purge(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			b.insertEnded(t, "recent", 1, "done_at", 0)
+			b.advance(t, time.Microsecond)
+			deleted, err := b.inbox.Purge(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
 
-		if early != 0 || deleted != old {
-			t.Errorf("%d entries deleted within the retention time and %d after it, want 0 and %d", early, deleted, old)
-		}
-		if n := b.number(t, "SELECT count(*) FROM idverify_checks"); n != 4 {
-			t.Errorf("%d entries are left, want 4", n)
-		}
-		for _, reference := range []string{"stopped", "pending", "in progress"} {
-			b.get(t, reference)
+			if early != 0 || deleted != old {
+				t.Errorf("%d entries deleted within %s and %d after it, want 0 and %d", early, retention, deleted, old)
+			}
+			if n := b.number(t, "SELECT count(*) FROM idverify_checks"); n != 4 {
+				t.Errorf("%d entries are left, want 4", n)
+			}
+			for _, reference := range []string{"stopped", "pending", "in progress"} {
+				b.get(t, reference)
+			}
 		}
 	})
 }
