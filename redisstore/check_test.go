@@ -130,35 +130,6 @@ func TestReplays_CheckUnknownClientType(t *testing.T) {
 	}
 }
 
-func TestReplays_CheckWithoutRedis(t *testing.T) {
-	t.Parallel()
-	loading := redisError("LOADING Redis is loading the dataset in memory")
-	for _, tt := range []struct {
-		name   string
-		client redis.UniversalClient
-		limit  time.Duration
-		want   string
-	}{
-		{"unreachable", unreachableClient(t), time.Minute, "dial: connect: no such file or directory"},
-		{"silent", silentClient(t), time.Millisecond, "no response from Redis within 1ms (Options.Timeout)"},
-		{"node of a cluster", failingClient(t, errors.New("MOVED 3999 10.0.0.7:6381")), time.Minute, "use a ClusterClient"},
-		{"loading", failingClient(t, loading), time.Minute, "LOADING"},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
-
-			err := newStore(t, tt.client, &redisstore.Options{Timeout: tt.limit}).Check(t.Context())
-
-			if err == nil || !strings.Contains(err.Error(), tt.want) || errors.Is(err, redisstore.ErrEviction) || errors.Is(err, redisstore.ErrPolicyUnknown) {
-				t.Fatalf("error = %v, want one that contains %q", err, tt.want)
-			}
-			if strings.Contains(err.Error(), "/none") || strings.Contains(err.Error(), "10.0") {
-				t.Errorf("error contains an address: %v", err)
-			}
-		})
-	}
-}
-
 // TestReplays_CheckAllServers makes the second of two servers evict keys.
 func TestReplays_CheckAllServers(t *testing.T) {
 	t.Parallel()

@@ -37,7 +37,7 @@ func (s *stall) store(t testing.TB) *redisstore.Replays {
 		MaxRetries:  -1,
 		ReadTimeout: time.Minute,
 		Dialer: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			conn, err := new(net.Dialer).DialContext(ctx, "unix", s.server.socket())
+			conn, err := s.server.dial(ctx, "", "")
 			return &stalledConn{Conn: conn, stall: s, closed: make(chan struct{})}, err
 		},
 	})
@@ -123,8 +123,9 @@ func TestReplays_AcceptsRecordedClaimOnce(t *testing.T) {
 			return store
 		},
 		"connection lost": func(t *testing.T, srv *server) *redisstore.Replays {
-			store, lost := losingStore(t, srv, -1)
-			if _, err := store.Claim(t.Context(), messageID, time.Minute); err == nil || !lost.Load() {
+			lost := newLostReplies(1)
+			store := newStore(t, lost.client(t, srv, -1), &redisstore.Options{Timeout: time.Minute})
+			if _, err := store.Claim(t.Context(), messageID, time.Minute); err == nil || lost.count() != 1 {
 				t.Fatalf("first claim: error = %v, want an error after a lost connection", err)
 			}
 			return store
@@ -141,24 +142,12 @@ func TestReplays_AcceptsRecordedClaimOnce(t *testing.T) {
 			if fresh, err := srv.store(t).Claim(t.Context(), messageID, time.Minute); fresh || err != nil {
 				t.Errorf("other process: fresh = %v, error = %v; want false", fresh, err)
 			}
-			var fresh, failed atomic.Int32
-			var wg sync.WaitGroup
 
-			for range calls {
-				wg.Go(func() {
-					switch ok, err := store.Claim(t.Context(), messageID, time.Minute); {
-					case err != nil:
-						failed.Add(1)
-					case ok:
-						fresh.Add(1)
-					}
-				})
-			}
-			wg.Wait()
+			fresh, failed := claimConcurrently(t, calls, store)
 			last, err := store.Claim(t.Context(), messageID, time.Minute)
 
-			if fresh.Load() != 1 || failed.Load() != 0 {
-				t.Errorf("%d of %d later calls are fresh, %d failed; want 1 and 0", fresh.Load(), calls, failed.Load())
+			if fresh != 1 || failed != 0 {
+				t.Errorf("%d of %d later calls are fresh, %d failed; want 1 and 0", fresh, calls, failed)
 			}
 			if last || err != nil {
 				t.Errorf("last call: fresh = %v, error = %v; want false", last, err)
@@ -194,7 +183,7 @@ func TestReplays_OtherProcessClaimsFirst(t *testing.T) {
 		if down.Load() {
 			return nil, errors.New("connection refused")
 		}
-		return new(net.Dialer).DialContext(ctx, "unix", srv.socket())
+		return srv.dial(ctx, "", "")
 	}}), &redisstore.Options{Timeout: time.Minute})
 	if _, err := store.Claim(t.Context(), messageID, time.Minute); err == nil {
 		t.Fatal("a claim without Redis returned no error")

@@ -1,16 +1,11 @@
 package redisstore_test
 
 import (
-	"bytes"
 	"context"
 	"crypto/sha256"
 	"errors"
-	"fmt"
-	"io"
-	"net"
+	"math"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -48,8 +43,9 @@ func openFlows(_ context.Context, socket string) (checkflow.Store, error) {
 	return redisstore.NewFlows(redis.NewClient(&redis.Options{Network: "unix", Addr: socket}), &redisstore.Options{Timeout: time.Minute})
 }
 
-// TestFlows_RedisFull checks that a full Redis rejects new flows and completes the others.
-func TestFlows_RedisFull(t *testing.T) {
+// TestStores_RedisFull checks that a full Redis rejects claims and new flows, and completes the
+// others.
+func TestStores_RedisFull(t *testing.T) {
 	t.Parallel()
 	srv := startServer(t)
 	flows, admin := srv.flows(t), srv.client(t)
@@ -64,7 +60,11 @@ func TestFlows_RedisFull(t *testing.T) {
 	available, added := flows.Available(t.Context()), flows.Add(t.Context(), newFlow("another"), time.Hour)
 	claimed, reason, claimErr := flows.Claim(t.Context(), f.CheckID, f.Owner, true)
 	finished, finishErr := flows.Finish(t.Context(), f.CheckID)
+	fresh, replayErr := srv.store(t).Claim(t.Context(), messageID, time.Minute)
 
+	if fresh || replayErr == nil || !strings.Contains(replayErr.Error(), "OOM command not allowed") {
+		t.Errorf("claim of a message: fresh = %t, error = %v; want OOM", fresh, replayErr)
+	}
 	if !errors.Is(available, checkflow.ErrFull) || !errors.Is(added, checkflow.ErrFull) {
 		t.Errorf("Available = %v, Add = %v; want ErrFull", available, added)
 	}
@@ -82,11 +82,8 @@ func TestFlows_RedisFull(t *testing.T) {
 func TestFlows_LostReplies(t *testing.T) {
 	t.Parallel()
 	srv := startServer(t)
-	lost := &lostReplies{seen: make(map[string]bool)}
-	flows := newFlows(t, newClient(t, &redis.Options{Dialer: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		conn, err := new(net.Dialer).DialContext(ctx, "unix", srv.socket())
-		return &lostConn{Conn: conn, replies: lost}, err
-	}}), &redisstore.Options{Timeout: time.Minute})
+	lost := newLostReplies(math.MaxInt)
+	flows := newFlows(t, lost.client(t, srv, 0), &redisstore.Options{Timeout: time.Minute})
 	f := newFlow("check")
 
 	added := flows.Add(t.Context(), f, time.Hour)
@@ -94,78 +91,11 @@ func TestFlows_LostReplies(t *testing.T) {
 	finished, finishErr := flows.Finish(t.Context(), f.CheckID)
 	again, againErr := flows.Finish(t.Context(), f.CheckID)
 
-	if n := lost.number.Load(); n < 4 {
+	if n := lost.count(); n < 4 {
 		t.Errorf("%d replies were lost, want those of SET, of two changes, and of reads", n)
 	}
 	if added != nil || reason != "" || !finished || again || errors.Join(claimErr, finishErr, againErr) != nil {
 		t.Errorf("Add = %v; Claim = %q, %v; Finish = %t, %v, then %t, %v; want success once", added, reason, claimErr, finished, finishErr, again, againErr)
-	}
-}
-
-// lostReplies loses the reply to each command that it has not seen.
-type lostReplies struct {
-	number atomic.Int32
-
-	mu   sync.Mutex // guards seen
-	seen map[string]bool
-}
-
-type lostConn struct {
-	net.Conn
-	replies *lostReplies
-	lose    bool
-}
-
-func (c *lostConn) Write(b []byte) (int, error) {
-	c.replies.mu.Lock()
-	if text := string(b); (bytes.Contains(b, []byte("\r\nset\r\n")) || bytes.Contains(b, []byte("\r\neval\r\n"))) && !c.replies.seen[text] {
-		c.replies.seen[text], c.lose = true, true
-	}
-	c.replies.mu.Unlock()
-	return c.Conn.Write(b)
-}
-
-func (c *lostConn) Read(b []byte) (int, error) {
-	n, err := c.Conn.Read(b)
-	if c.lose {
-		c.replies.number.Add(1)
-		c.Conn.Close()
-		return 0, io.ErrUnexpectedEOF
-	}
-	return n, err
-}
-
-func TestFlows_RedisUnavailable(t *testing.T) {
-	t.Parallel()
-	for _, tt := range []struct {
-		name   string
-		client redis.UniversalClient
-		limit  time.Duration
-		want   string
-	}{
-		{"unreachable", unreachableClient(t), time.Minute, "dial: connect: no such file or directory"},
-		{"silent", silentClient(t), time.Millisecond, "no response from Redis within 1ms (Options.Timeout)"},
-		{"unknown host", failingClient(t, &net.DNSError{Err: "no such host", Name: "redis.internal"}), time.Minute, "host lookup failed: no such host"},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
-			flows := newFlows(t, tt.client, &redisstore.Options{Timeout: tt.limit})
-
-			available, added := flows.Available(t.Context()), flows.Add(t.Context(), newFlow("check"), time.Hour)
-			_, _, claimed := flows.Claim(t.Context(), "check", sha256.Sum256(nil), true)
-			_, finished := flows.Finish(t.Context(), "check")
-
-			for operation, err := range map[string]error{"find room for a flow": available, "add flow": added, "claim flow": claimed, "finish flow": finished} {
-				if err == nil || err.Error() != "redisstore: "+operation+": "+tt.want {
-					t.Errorf("error = %v, want operation %q and %q", err, operation, tt.want)
-				}
-				for e := err; e != nil; e = errors.Unwrap(e) {
-					if text := fmt.Sprintf("%v %#v", e, e); strings.Contains(text, "/none") || strings.Contains(text, ".internal") {
-						t.Errorf("error %v wraps %s, which contains an address", err, text)
-					}
-				}
-			}
-		})
 	}
 }
 
@@ -185,17 +115,6 @@ func TestFlows_UnknownValue(t *testing.T) {
 		if claimed == nil || finished || err == nil || !strings.Contains(err.Error(), "Options.Prefix") {
 			t.Errorf("value %q: Claim: error %v; Finish = %t, %v; want errors that name Options.Prefix", value, claimed, finished, err)
 		}
-	}
-}
-
-func TestNewFlows_InvalidArguments(t *testing.T) {
-	t.Parallel()
-
-	_, noClient := redisstore.NewFlows(nil, nil)
-	_, negative := redisstore.NewFlows(unreachableClient(t), &redisstore.Options{Timeout: -1})
-
-	if noClient == nil || negative == nil {
-		t.Errorf("errors = %v for a nil client, %v for a negative timeout; want errors", noClient, negative)
 	}
 }
 

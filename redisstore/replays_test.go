@@ -1,11 +1,9 @@
 package redisstore_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"strings"
 	"sync"
@@ -40,27 +38,38 @@ func TestReplays_ConcurrentClaims(t *testing.T) {
 	t.Parallel()
 	const replicas, claims = 16, 50
 	srv := startServer(t)
-	var fresh, failed atomic.Int32
-	var wg sync.WaitGroup
+	stores := make([]*redisstore.Replays, replicas)
+	for i := range stores {
+		stores[i] = srv.store(t)
+	}
 
-	for range replicas {
-		store := srv.store(t)
+	fresh, failed := claimConcurrently(t, claims, stores...)
+
+	if fresh != 1 || failed != 0 {
+		t.Errorf("%d of %d claims are fresh, %d failed; want 1 and 0: a callback is handled for each fresh claim", fresh, replicas*claims, failed)
+	}
+}
+
+// claimConcurrently claims the same message a number of times with each store, and returns how many
+// claims were fresh and how many failed.
+func claimConcurrently(t testing.TB, claims int, stores ...*redisstore.Replays) (fresh, failed int32) {
+	t.Helper()
+	var freshClaims, failedClaims atomic.Int32
+	var wg sync.WaitGroup
+	for _, store := range stores {
 		for range claims {
 			wg.Go(func() {
 				switch ok, err := store.Claim(t.Context(), messageID, time.Minute); {
 				case err != nil:
-					failed.Add(1)
+					failedClaims.Add(1)
 				case ok:
-					fresh.Add(1)
+					freshClaims.Add(1)
 				}
 			})
 		}
 	}
 	wg.Wait()
-
-	if fresh.Load() != 1 || failed.Load() != 0 {
-		t.Errorf("%d of %d claims are fresh, %d failed; want 1 and 0: a callback is handled for each fresh claim", fresh.Load(), replicas*claims, failed.Load())
-	}
+	return freshClaims.Load(), failedClaims.Load()
 }
 
 func TestReplays_TTLAndPrefix(t *testing.T) {
@@ -96,12 +105,13 @@ func TestReplays_TTLAndPrefix(t *testing.T) {
 func TestReplays_LostReply(t *testing.T) {
 	t.Parallel()
 	srv := startServer(t)
-	store, lost := losingStore(t, srv, 0)
+	lost := newLostReplies(1)
+	store := newStore(t, lost.client(t, srv, 0), &redisstore.Options{Timeout: time.Minute})
 
 	fresh, err := store.Claim(t.Context(), messageID, time.Minute)
 	again, againErr := store.Claim(t.Context(), messageID, time.Minute)
 
-	if !lost.Load() {
+	if lost.count() != 1 {
 		t.Fatal("no reply was lost")
 	}
 	if !fresh || err != nil {
@@ -112,43 +122,9 @@ func TestReplays_LostReply(t *testing.T) {
 	}
 }
 
-// losingStore returns a store whose first SET gets no reply. lost reports whether that has
-// happened. Zero retries select the client's default.
-func losingStore(t testing.TB, srv *server, retries int) (*redisstore.Replays, *atomic.Bool) {
-	t.Helper()
-	lost := new(atomic.Bool)
-	client := newClient(t, &redis.Options{MaxRetries: retries, Dialer: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		conn, err := new(net.Dialer).DialContext(ctx, "unix", srv.socket())
-		return &losingConn{Conn: conn, lost: lost}, err
-	}})
-	return newStore(t, client, &redisstore.Options{Timeout: time.Minute}), lost
-}
-
-// losingConn loses the connection once, after Redis has processed the first SET and before its
-// reply.
-type losingConn struct {
-	net.Conn
-	lost *atomic.Bool
-	set  bool
-}
-
-func (c *losingConn) Write(b []byte) (int, error) {
-	c.set = c.set || bytes.Contains(b, []byte("\r\nset\r\n"))
-	return c.Conn.Write(b)
-}
-
-func (c *losingConn) Read(b []byte) (int, error) {
-	n, err := c.Conn.Read(b)
-	if c.set && c.lost.CompareAndSwap(false, true) {
-		c.Conn.Close()
-		return 0, io.ErrUnexpectedEOF
-	}
-	return n, err
-}
-
-func TestReplays_RedisUnavailable(t *testing.T) {
+// TestStores_RedisUnavailable calls every method of both stores.
+func TestStores_RedisUnavailable(t *testing.T) {
 	t.Parallel()
-	full := startServer(t, "--maxmemory", "1", "--maxmemory-policy", "noeviction")
 	closed := unreachableClient(t)
 	closed.Close()
 	for _, tt := range []struct {
@@ -159,26 +135,37 @@ func TestReplays_RedisUnavailable(t *testing.T) {
 	}{
 		{"unreachable", unreachableClient(t), time.Minute, "dial: connect: no such file or directory"},
 		{"silent", silentClient(t), time.Millisecond, "no response from Redis within 1ms (Options.Timeout)"},
-		{"full", full.client(t), time.Minute, "OOM command not allowed"},
-		{"closed", closed, time.Minute, "client is closed"},
-		{"node of a cluster", failingClient(t, errors.New("MOVED 3999 10.0.0.7:6381")), time.Minute, "use a ClusterClient"},
+		{"closed", closed, time.Minute, "redis: client is closed"},
+		{"node of a cluster", failingClient(t, redisError("MOVED 3999 10.0.0.7:6381")), time.Minute, "server belongs to a cluster (use a ClusterClient)"},
 		{"unknown host", failingClient(t, &net.DNSError{Err: "no such host", Name: "redis.internal"}), time.Minute, "host lookup failed: no such host"},
+		{"loading", failingClient(t, redisError("LOADING Redis is loading the dataset in memory")), time.Minute, "LOADING Redis is loading the dataset in memory"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			store := newStore(t, tt.client, &redisstore.Options{Timeout: tt.limit})
+			opts := &redisstore.Options{Timeout: tt.limit}
+			store, flows := newStore(t, tt.client, opts), newFlows(t, tt.client, opts)
 
-			fresh, err := store.Claim(t.Context(), messageID, time.Minute)
+			fresh, claimed := store.Claim(t.Context(), messageID, time.Minute)
+			available, added := flows.Available(t.Context()), flows.Add(t.Context(), newFlow("check"), time.Hour)
+			_, _, flowClaimed := flows.Claim(t.Context(), "check", [32]byte{}, true)
+			finished, finishErr := flows.Finish(t.Context(), "check")
 
-			if fresh || err == nil || !strings.Contains(err.Error(), tt.want) {
-				t.Fatalf("fresh = %v, error = %v; want an error that contains %q", fresh, err, tt.want)
+			if fresh || finished {
+				t.Errorf("fresh = %t, finished = %t; want false", fresh, finished)
 			}
-			if errors.Is(err, context.DeadlineExceeded) != (tt.name == "silent") {
-				t.Errorf("error = %v, want context.DeadlineExceeded after a timeout only", err)
-			}
-			for e := err; e != nil; e = errors.Unwrap(e) { // a tool may log all of them
-				if text := fmt.Sprintf("%v %#v", e, e); strings.Contains(text, "/none") || strings.Contains(text, "10.0") || strings.Contains(text, ".internal") {
-					t.Errorf("error %v wraps %s, which contains an address", err, text)
+			for operation, err := range map[string]error{
+				"claim": claimed, "check": store.Check(t.Context()), "find room for a flow": available, "add flow": added, "claim flow": flowClaimed, "finish flow": finishErr,
+			} {
+				if err == nil || err.Error() != "redisstore: "+operation+": "+tt.want {
+					t.Errorf("error = %v, want operation %q and %q", err, operation, tt.want)
+				}
+				if errors.Is(err, context.DeadlineExceeded) != (tt.name == "silent") || errors.Is(err, redisstore.ErrEviction) || errors.Is(err, redisstore.ErrPolicyUnknown) {
+					t.Errorf("error = %v, want context.DeadlineExceeded after a timeout only, and no result of Check", err)
+				}
+				for e := err; e != nil; e = errors.Unwrap(e) { // a tool may log all of them
+					if text := fmt.Sprintf("%v %#v", e, e); strings.Contains(text, "/none") || strings.Contains(text, "10.0") || strings.Contains(text, ".internal") {
+						t.Errorf("error %v wraps %s, which contains an address", err, text)
+					}
 				}
 			}
 		})
@@ -207,32 +194,28 @@ func TestReplays_ClaimCanceled(t *testing.T) {
 func failingClient(t testing.TB, err error) *redis.Client {
 	t.Helper()
 	client := unreachableClient(t)
-	client.AddHook(hook{err})
+	client.AddHook(hookFunc(func(redis.Cmder) error { return err }))
 	return client
 }
 
-type hook struct{ err error }
-
-func (h hook) DialHook(next redis.DialHook) redis.DialHook { return next }
-
-func (h hook) ProcessHook(redis.ProcessHook) redis.ProcessHook {
-	return func(_ context.Context, cmd redis.Cmder) error {
-		cmd.SetErr(h.err)
-		return h.err
-	}
-}
-
-func (h hook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return next
-}
-
-func TestNewReplays_InvalidArguments(t *testing.T) {
+func TestNew_InvalidArguments(t *testing.T) {
 	t.Parallel()
+	for name, create := range map[string]func(redis.UniversalClient, *redisstore.Options) error{
+		"replays": func(c redis.UniversalClient, opts *redisstore.Options) error {
+			_, err := redisstore.NewReplays(c, opts)
+			return err
+		},
+		"flows": func(c redis.UniversalClient, opts *redisstore.Options) error {
+			_, err := redisstore.NewFlows(c, opts)
+			return err
+		},
+	} {
+		noClient, negative := create(nil, nil), create(unreachableClient(t), &redisstore.Options{Timeout: -1})
 
-	_, noClient := redisstore.NewReplays(nil, nil)
-	_, negative := redisstore.NewReplays(unreachableClient(t), &redisstore.Options{Timeout: -1})
-
-	if noClient == nil || negative == nil {
-		t.Errorf("errors = %v for a nil client, %v for a negative timeout; want errors", noClient, negative)
+		for err, want := range map[error]string{noClient: "client is nil", negative: "Options.Timeout must not be negative"} {
+			if err == nil || err.Error() != "redisstore: new "+name+": "+want {
+				t.Errorf("error = %v, want %q of new %s", err, want, name)
+			}
+		}
 	}
 }

@@ -3,6 +3,7 @@ package redisstore_test
 import (
 	"bytes"
 	"context"
+	"io"
 	"net"
 	"os"
 	"os/exec"
@@ -90,6 +91,11 @@ func (s *server) kill() {
 
 func (s *server) socket() string { return filepath.Join(s.dir, "s") }
 
+// dial implements redis.Options.Dialer.
+func (s *server) dial(ctx context.Context, _, _ string) (net.Conn, error) {
+	return new(net.Dialer).DialContext(ctx, "unix", s.socket())
+}
+
 // client returns a new client of s. It waits up to a minute for a reply, because the machine can be
 // busy, and fails at once if the server does not run.
 func (s *server) client(t testing.TB) *redis.Client {
@@ -141,4 +147,61 @@ func silentClient(t testing.TB) *redis.Client {
 	}
 	t.Cleanup(func() { listener.Close() })
 	return newClient(t, &redis.Options{Addr: listener.Addr().String()})
+}
+
+// lostReplies loses connections after Redis has processed a command that changes a key, and before
+// its reply. The client may send the command again.
+type lostReplies struct {
+	mu   sync.Mutex // guards seen
+	seen map[string]bool
+	max  int // of seen
+}
+
+func newLostReplies(max int) *lostReplies { return &lostReplies{seen: make(map[string]bool), max: max} }
+
+// client returns a client of srv. Zero retries select the default.
+func (l *lostReplies) client(t testing.TB, srv *server, retries int) *redis.Client {
+	t.Helper()
+	return newClient(t, &redis.Options{MaxRetries: retries, Dialer: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		conn, err := srv.dial(ctx, "", "")
+		return &lostConn{Conn: conn, replies: l}, err
+	}})
+}
+
+// count returns the number of lost replies.
+func (l *lostReplies) count() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.seen)
+}
+
+// loses reports whether the reply to a command is lost.
+func (l *lostReplies) loses(command []byte) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !bytes.Contains(command, []byte("\r\nset\r\n")) && !bytes.Contains(command, []byte("\r\neval\r\n")) || l.seen[string(command)] || len(l.seen) == l.max {
+		return false
+	}
+	l.seen[string(command)] = true
+	return true
+}
+
+type lostConn struct {
+	net.Conn
+	replies *lostReplies
+	lose    bool
+}
+
+func (c *lostConn) Write(b []byte) (int, error) {
+	c.lose = c.lose || c.replies.loses(b)
+	return c.Conn.Write(b)
+}
+
+func (c *lostConn) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	if c.lose {
+		c.Conn.Close()
+		return 0, io.ErrUnexpectedEOF
+	}
+	return n, err
 }
