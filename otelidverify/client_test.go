@@ -2,8 +2,10 @@ package otelidverify_test
 
 import (
 	"context"
+	"fmt"
 	"math"
 	"net/http"
+	"slices"
 	"testing"
 	"time"
 
@@ -23,39 +25,57 @@ func fastRetries() idverify.Option {
 	return idverify.WithRetry(idverify.RetryPolicy{MinWait: time.Millisecond, MaxWait: time.Millisecond})
 }
 
+// observed returns a service and an observed client of it.
+func observed(t testing.TB, r *telemetry, opts ...idverify.Option) (*sandboxfake.Server, *idverify.Client) {
+	t.Helper()
+	srv := sandboxfake.New(t, sandboxfake.WithInMemory())
+	return srv, srv.Client(append(opts, otelidverify.ClientOption(r.providers()...))...)
+}
+
 func TestClientOption_SpansOfCall(t *testing.T) {
 	t.Parallel()
-	r := newTelemetry()
-	srv := sandboxfake.New(t, sandboxfake.WithInMemory())
-	httpClient := srv.HTTPClient()
-	httpClient.Transport = tracingTransport{httpClient.Transport, r.tracers.Tracer("test")}
-	client := srv.Client(idverify.WithHTTPClient(httpClient), otelidverify.ClientOption(r.providers()...))
-
-	ctx, caller := r.caller(t.Context())
-	_, err := client.PhoneChecks.Create(ctx, number)
-	caller.End()
-
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := []string{
+	attempt := []string{
 		"HTTP < idverify token.create: Unset",
 		"idverify token.create < idverify phone_check.create: Unset http.response.status_code=200",
 		"HTTP < idverify phone_check.create: Unset",
-		"idverify phone_check.create < caller: Unset http.response.status_code=201",
-		"caller < : Unset",
 	}
-	r.wantSpans(t, want)
-	for _, s := range r.recorder.Ended()[:4] {
-		if s.SpanKind() != trace.SpanKindClient {
-			t.Errorf("kind of %s = %v, want client", s.Name(), s.SpanKind())
-		}
+	end := []string{"idverify phone_check.create < caller: Unset http.response.status_code=201", "caller < : Unset"}
+	for name, tt := range map[string]struct {
+		faults []sandboxfake.Fault
+		spans  []string
+		tokens int
+	}{
+		"success":       {nil, slices.Concat(attempt, end), 1},
+		"expired token": {[]sandboxfake.Fault{{Status: http.StatusUnauthorized}}, slices.Concat(attempt, attempt, end), 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newTelemetry()
+			srv := sandboxfake.New(t, sandboxfake.WithInMemory())
+			httpClient := srv.HTTPClient()
+			httpClient.Transport = tracingTransport{httpClient.Transport, r.tracers.Tracer("test")}
+			client := srv.Client(idverify.WithHTTPClient(httpClient), otelidverify.ClientOption(r.providers()...))
+			srv.Inject(sandboxfake.Match{Operation: "phone_check.create"}, tt.faults...)
+
+			ctx, caller := r.caller(t.Context())
+			_, err := client.PhoneChecks.Create(ctx, number)
+			caller.End()
+
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.wantSpans(t, tt.spans)
+			for _, s := range r.recorder.Ended()[:len(tt.spans)-1] {
+				if s.SpanKind() != trace.SpanKindClient {
+					t.Errorf("kind of %s = %v, want client", s.Name(), s.SpanKind())
+				}
+			}
+			r.wantSeries(t, []string{
+				fmt.Sprint("idverify.client.attempt.duration{http.response.status_code=200,idverify.operation=token.create,idverify.retry=false} ", tt.tokens),
+				"idverify.client.attempt.duration{http.response.status_code=201,idverify.operation=phone_check.create,idverify.retry=false} 1",
+			})
+		})
 	}
-	wantSeries := []string{
-		"idverify.client.attempt.duration{http.response.status_code=200,idverify.operation=token.create,idverify.retry=false} 1",
-		"idverify.client.attempt.duration{http.response.status_code=201,idverify.operation=phone_check.create,idverify.retry=false} 1",
-	}
-	r.wantSeries(t, wantSeries)
 }
 
 // tracingTransport creates a span for each HTTP request, as otelhttp does.
@@ -73,8 +93,7 @@ func (t tracingTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 func TestClientOption_Retries(t *testing.T) {
 	t.Parallel()
 	r := newTelemetry()
-	srv := sandboxfake.New(t, sandboxfake.WithInMemory())
-	client := srv.Client(fastRetries(), otelidverify.ClientOption(r.providers()...))
+	srv, client := observed(t, r, fastRetries())
 	unavailable := sandboxfake.Fault{Status: http.StatusServiceUnavailable}
 	srv.Inject(sandboxfake.Match{Operation: "phone_check.list"}, unavailable, unavailable)
 
@@ -83,20 +102,18 @@ func TestClientOption_Retries(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []string{
+	r.wantSpans(t, []string{
 		"idverify token.create < idverify phone_check.list: Unset http.response.status_code=200",
 		"idverify phone_check.list < : Error error.type=503 http.response.status_code=503 idverify.retry=true",
 		"idverify phone_check.list < : Error error.type=503 http.request.resend_count=1 http.response.status_code=503 idverify.retry=true",
 		"idverify phone_check.list < : Unset http.request.resend_count=2 http.response.status_code=200",
-	}
-	r.wantSpans(t, want)
-	wantSeries := []string{
+	})
+	r.wantSeries(t, []string{
 		"idverify.client.attempt.duration{error.type=503,http.response.status_code=503,idverify.operation=phone_check.list,idverify.retry=true} 2",
 		"idverify.client.attempt.duration{http.response.status_code=200,idverify.operation=phone_check.list,idverify.retry=false} 1",
 		"idverify.client.attempt.duration{http.response.status_code=200,idverify.operation=token.create,idverify.retry=false} 1",
 		"idverify.client.retry.wait{error.type=503,idverify.operation=phone_check.list} 2",
-	}
-	r.wantSeries(t, wantSeries)
+	})
 	for _, s := range r.recorder.Ended()[1:3] {
 		if got, want := s.Status().Description, "idverify: list PhoneChecks: 503"; len(got) < len(want) || got[:len(want)] != want {
 			t.Errorf("description = %q, want the error of the attempt", got)
@@ -109,9 +126,8 @@ func TestClientOption_Retries(t *testing.T) {
 func TestClientOption_Durations(t *testing.T) {
 	t.Parallel()
 	r := newTelemetry()
-	srv := sandboxfake.New(t, sandboxfake.WithInMemory())
 	want := make(map[string]float64)
-	client := srv.Client(fastRetries(), otelidverify.ClientOption(r.providers()...), idverify.WithObserver(
+	srv, client := observed(t, r, fastRetries(), idverify.WithObserver(
 		func(ctx context.Context, _ string) (context.Context, func(idverify.Attempt)) {
 			return ctx, func(a idverify.Attempt) {
 				want["idverify.client.attempt.duration"] += a.Duration.Seconds()
@@ -138,32 +154,6 @@ func TestClientOption_Durations(t *testing.T) {
 	}
 }
 
-func TestClientOption_Unauthorized(t *testing.T) {
-	t.Parallel()
-	r := newTelemetry()
-	srv := sandboxfake.New(t, sandboxfake.WithInMemory())
-	httpClient := srv.HTTPClient()
-	httpClient.Transport = tracingTransport{httpClient.Transport, r.tracers.Tracer("test")}
-	client := srv.Client(idverify.WithHTTPClient(httpClient), otelidverify.ClientOption(r.providers()...))
-	srv.Inject(sandboxfake.Match{Operation: "phone_check.create"}, sandboxfake.Fault{Status: http.StatusUnauthorized})
-
-	_, err := client.PhoneChecks.Create(t.Context(), number)
-
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := []string{
-		"HTTP < idverify token.create: Unset",
-		"idverify token.create < idverify phone_check.create: Unset http.response.status_code=200",
-		"HTTP < idverify phone_check.create: Unset",
-		"HTTP < idverify token.create: Unset",
-		"idverify token.create < idverify phone_check.create: Unset http.response.status_code=200",
-		"HTTP < idverify phone_check.create: Unset",
-		"idverify phone_check.create < : Unset http.response.status_code=201",
-	}
-	r.wantSpans(t, want)
-}
-
 func TestClientOption_TokenFailure(t *testing.T) {
 	t.Parallel()
 	r := newTelemetry()
@@ -180,23 +170,20 @@ func TestClientOption_TokenFailure(t *testing.T) {
 	if err == nil {
 		t.Fatal("error = nil, want invalid_client")
 	}
-	want := []string{
+	r.wantSpans(t, []string{
 		"idverify token.create < idverify phone_check.create: Error error.type=invalid_client http.response.status_code=401",
 		"idverify phone_check.create < : Error error.type=invalid_client",
-	}
-	r.wantSpans(t, want)
-	wantSeries := []string{
+	})
+	r.wantSeries(t, []string{
 		"idverify.client.attempt.duration{error.type=invalid_client,http.response.status_code=401,idverify.operation=token.create,idverify.retry=false} 1",
 		"idverify.client.attempt.duration{error.type=invalid_client,idverify.operation=phone_check.create,idverify.retry=false} 1",
-	}
-	r.wantSeries(t, wantSeries)
+	})
 }
 
 func TestClientOption_OutcomeUnknown(t *testing.T) {
 	t.Parallel()
 	r := newTelemetry()
-	srv := sandboxfake.New(t, sandboxfake.WithInMemory())
-	client := srv.Client(otelidverify.ClientOption(r.providers()...))
+	srv, client := observed(t, r)
 	srv.Inject(sandboxfake.Match{Operation: "phone_check.create"}, sandboxfake.Fault{Drop: true})
 
 	_, err := client.PhoneChecks.Create(t.Context(), number)
@@ -204,12 +191,8 @@ func TestClientOption_OutcomeUnknown(t *testing.T) {
 	if err == nil {
 		t.Fatal("error = nil, want an unknown outcome")
 	}
-	if got, want := r.spans()[1], "idverify phone_check.create < : Error error.type=no_response idverify.outcome_unknown=true"; got != want {
-		t.Errorf("span = %q, want %q", got, want)
-	}
-	if got, want := r.series(t)[0], "idverify.client.attempt.duration{error.type=no_response,idverify.operation=phone_check.create,idverify.outcome_unknown=true,idverify.retry=false} 1"; got != want {
-		t.Errorf("metric = %q, want %q", got, want)
-	}
+	r.wantSpan(t, 1, "idverify phone_check.create < : Error error.type=no_response idverify.outcome_unknown=true")
+	r.wantMetric(t, "idverify.client.attempt.duration{error.type=no_response,idverify.operation=phone_check.create,idverify.outcome_unknown=true,idverify.retry=false} 1")
 }
 
 func TestClientOption_Canceled(t *testing.T) {
@@ -232,13 +215,9 @@ func TestClientOption_Canceled(t *testing.T) {
 	if err == nil {
 		t.Fatal("error = nil, want context.Canceled")
 	}
-	if got, want := r.spans()[1], "idverify phone_check.list < : Error error.type=canceled"; got != want {
-		t.Errorf("span = %q, want %q", got, want)
-	}
+	r.wantSpan(t, 1, "idverify phone_check.list < : Error error.type=canceled")
 	// The metrics are recorded although the context is canceled.
-	if got, want := r.series(t)[0], "idverify.client.attempt.duration{error.type=canceled,idverify.operation=phone_check.list,idverify.retry=false} 1"; got != want {
-		t.Errorf("metric = %q, want %q", got, want)
-	}
+	r.wantMetric(t, "idverify.client.attempt.duration{error.type=canceled,idverify.operation=phone_check.list,idverify.retry=false} 1")
 }
 
 type roundTripper func(*http.Request) (*http.Response, error)
@@ -266,8 +245,7 @@ func TestClientOption_RateLimit(t *testing.T) {
 func TestClientOption_RequestID(t *testing.T) {
 	t.Parallel()
 	r := newTelemetry()
-	srv := sandboxfake.New(t, sandboxfake.WithInMemory())
-	client := srv.Client(otelidverify.ClientOption(r.providers()...))
+	srv, client := observed(t, r)
 
 	if _, err := client.PhoneChecks.Create(t.Context(), number); err != nil {
 		t.Fatal(err)
@@ -325,9 +303,7 @@ func TestClientOption_BackgroundRenewal(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("ends of spans (-want +got):\n%s", diff)
 	}
-	if got, want := r.spans()[2], "idverify token.create < idverify phone_check.list: Unset http.response.status_code=200"; got != want {
-		t.Errorf("span of the renewal = %q, want %q", got, want)
-	}
+	r.wantSpan(t, 2, "idverify token.create < idverify phone_check.list: Unset http.response.status_code=200")
 }
 
 // spanNames is a span processor that sends the names of ended spans.

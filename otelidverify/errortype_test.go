@@ -35,6 +35,17 @@ func (r *telemetry) errorTypes(t *testing.T, operation string) []string {
 	return types
 }
 
+// wantErrorType checks that operation had one error.type, for the given error.
+func (r *telemetry) wantErrorType(t *testing.T, operation, want string, err error) {
+	t.Helper()
+	if got := r.errorTypes(t, operation); len(got) != 1 || got[0] != want {
+		t.Errorf("error.type of %s = %q, want %q for %v", operation, got, want, err)
+	}
+	if err == nil {
+		t.Error("error = nil, want one")
+	}
+}
+
 func TestClientOption_ErrorType(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -53,18 +64,12 @@ func TestClientOption_ErrorType(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := newTelemetry()
-			srv := sandboxfake.New(t, sandboxfake.WithInMemory())
-			client := srv.Client(idverify.WithRetry(idverify.RetryPolicy{MaxAttempts: 1}), otelidverify.ClientOption(r.providers()...))
+			srv, client := observed(t, r, idverify.WithRetry(idverify.RetryPolicy{MaxAttempts: 1}))
 			srv.Inject(sandboxfake.Match{Operation: "phone_check.list", Repeat: true}, c.fault) // net/http retries a lost connection itself
 
 			_, err := client.PhoneChecks.List(t.Context(), idverify.ListOptions{})
 
-			if err == nil {
-				t.Fatal("error = nil, want one")
-			}
-			if got := r.errorTypes(t, "phone_check.list"); len(got) != 1 || got[0] != c.want {
-				t.Errorf("error.type = %q, want %q for %v", got, c.want, err)
-			}
+			r.wantErrorType(t, "phone_check.list", c.want, err)
 		})
 	}
 }
@@ -83,12 +88,7 @@ func TestClientOption_ErrorTypeOfTransport(t *testing.T) {
 
 			_, err := client.PhoneChecks.List(t.Context(), idverify.ListOptions{})
 
-			if err == nil {
-				t.Fatal("error = nil, want the transport's")
-			}
-			if got := r.errorTypes(t, "phone_check.list"); len(got) != 1 || got[0] != want {
-				t.Errorf("error.type = %q, want %q for %v", got, want, err)
-			}
+			r.wantErrorType(t, "phone_check.list", want, err)
 		})
 	}
 }
@@ -112,14 +112,8 @@ func TestClientOption_ErrorTypeOfCertificate(t *testing.T) {
 
 			_, err := client.PhoneChecks.List(t.Context(), idverify.ListOptions{})
 
-			if err == nil {
-				t.Fatal("error = nil, want that of the certificate")
-			}
-			for _, operation := range []string{"token.create", "phone_check.list"} {
-				if got := r.errorTypes(t, operation); len(got) != 1 || got[0] != "certificate" {
-					t.Errorf("error.type of %s = %q, want certificate for %v", operation, got, err)
-				}
-			}
+			r.wantErrorType(t, "token.create", "certificate", err)
+			r.wantErrorType(t, "phone_check.list", "certificate", err)
 		})
 	}
 }
@@ -158,11 +152,9 @@ func TestClientOption_DocumentedErrors(t *testing.T) {
 			return status, fmt.Sprintf(`{"type":"https://docs.example.com/errors#%s","status":%d}`, fragment, status)
 		}, nil)
 
-		_, _ = client.PhoneChecks.List(t.Context(), idverify.ListOptions{})
+		_, err := client.PhoneChecks.List(t.Context(), idverify.ListOptions{})
 
-		if got := r.errorTypes(t, "phone_check.list"); len(got) != 1 || got[0] != fragment {
-			t.Errorf("error.type = %q, want %s", got, fragment)
-		}
+		r.wantErrorType(t, "phone_check.list", fragment, err)
 	}
 	for _, code := range codes {
 		r := newTelemetry()
@@ -170,11 +162,9 @@ func TestClientOption_DocumentedErrors(t *testing.T) {
 			return http.StatusBadRequest, fmt.Sprintf(`{"error":%q}`, code)
 		}, nil, "token")
 
-		_, _ = client.PhoneChecks.List(t.Context(), idverify.ListOptions{})
+		_, err := client.PhoneChecks.List(t.Context(), idverify.ListOptions{})
 
-		if got := r.errorTypes(t, "token.create"); len(got) != 1 || got[0] != code {
-			t.Errorf("error.type = %q, want %s", got, code)
-		}
+		r.wantErrorType(t, "token.create", code, err)
 	}
 }
 

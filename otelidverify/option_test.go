@@ -129,8 +129,7 @@ func TestClientOption_Repeated(t *testing.T) {
 func TestClientOption_Concurrent(t *testing.T) {
 	t.Parallel()
 	r := newTelemetry()
-	srv := sandboxfake.New(t, sandboxfake.WithInMemory())
-	client := srv.Client(otelidverify.ClientOption(r.providers()...))
+	_, client := observed(t, r)
 	observe := otelidverify.ObserveVerifier(r.providers()...)
 
 	var all sync.WaitGroup
@@ -144,15 +143,11 @@ func TestClientOption_Concurrent(t *testing.T) {
 	}
 	all.Wait()
 
-	want := []string{
+	r.wantSeries(t, []string{
 		"idverify.client.attempt.duration{http.response.status_code=200,idverify.operation=phone_check.list,idverify.retry=false} 1000",
 		"idverify.client.attempt.duration{http.response.status_code=200,idverify.operation=token.create,idverify.retry=false} 1",
 		"idverify.verification.duration{idverify.operation=callback,idverify.product=phone_check} 1000",
-	}
-	got := r.series(t)
-	if len(got) != len(want) || got[0] != want[0] || got[1] != want[1] || got[2] != want[2] {
-		t.Errorf("metrics = %q, want %q", got, want)
-	}
+	})
 	if got := len(r.spans()); got != 1001 {
 		t.Errorf("%d spans ended, want 1,001", got)
 	}

@@ -46,6 +46,22 @@ func (r *telemetry) wantSpans(t testing.TB, want []string) {
 	}
 }
 
+// wantSpan checks the n-th span that has ended, counted from 0.
+func (r *telemetry) wantSpan(t testing.TB, n int, want string) {
+	t.Helper()
+	if got := r.spans(); len(got) <= n || got[n] != want {
+		t.Errorf("spans = %q, want %q as number %d", got, want, n)
+	}
+}
+
+// wantMetric checks the first series.
+func (r *telemetry) wantMetric(t testing.TB, want string) {
+	t.Helper()
+	if got := r.series(t); len(got) == 0 || got[0] != want {
+		t.Errorf("metrics = %q, want %q as the first", got, want)
+	}
+}
+
 // wantSeries checks the series of all metrics.
 func (r *telemetry) wantSeries(t testing.TB, want []string) {
 	t.Helper()

@@ -86,40 +86,41 @@ func TestObserveVerifier_Verified(t *testing.T) {
 	if _, err := r.keys.PublicKey(t.Context(), keyID); err != nil {
 		t.Errorf("idverify.key_id = %q, want the ID of a key of the service: %v", keyID, err)
 	}
-	want := []string{"POST /callbacks < : Unset idverify.key_id=" + keyID + " idverify.product=phone_check"}
-	r.wantSpans(t, want)
-	wantSeries := []string{"idverify.verification.duration{idverify.operation=callback,idverify.product=phone_check} 1"}
-	r.wantSeries(t, wantSeries)
+	r.wantSpans(t, []string{"POST /callbacks < : Unset idverify.key_id=" + keyID + " idverify.product=phone_check"})
+	r.wantSeries(t, []string{"idverify.verification.duration{idverify.operation=callback,idverify.product=phone_check} 1"})
 }
 
-func TestObserveVerifier_Forged(t *testing.T) {
+func TestObserveVerifier_Rejected(t *testing.T) {
 	t.Parallel()
-	r := newReceiver(t)
-	r.srv.Inject(sandboxfake.Match{Operation: sandboxfake.OperationCallback}, sandboxfake.Fault{WrongKey: true})
+	for name, tt := range map[string]struct {
+		match        sandboxfake.Match
+		fault        sandboxfake.Fault
+		status       int
+		span, series string
+	}{
+		"forged": {
+			sandboxfake.Match{Operation: sandboxfake.OperationCallback}, sandboxfake.Fault{WrongKey: true}, http.StatusBadRequest,
+			"idverify.reason=ErrSignature", "error.type=ErrSignature",
+		},
+		"key set outage": {
+			sandboxfake.Match{Operation: "jwks.get", Repeat: true}, sandboxfake.Fault{Status: http.StatusBadGateway}, http.StatusServiceUnavailable,
+			"idverify.alert=true idverify.reason=ErrKeySource", "error.type=ErrKeySource,idverify.alert=true",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newReceiver(t)
+			r.srv.Inject(tt.match, tt.fault)
 
-	status := r.deliver(t)
+			status := r.deliver(t)
 
-	if status != http.StatusBadRequest {
-		t.Fatalf("response = %d, want 400", status)
+			if status != tt.status {
+				t.Fatalf("response = %d, want %d", status, tt.status)
+			}
+			r.wantSpans(t, []string{"POST /callbacks < : Unset " + tt.span})
+			r.wantSeries(t, []string{"idverify.verification.duration{" + tt.series + ",idverify.operation=callback} 1"})
+		})
 	}
-	want := []string{"POST /callbacks < : Unset idverify.reason=ErrSignature"}
-	r.wantSpans(t, want)
-	wantSeries := []string{"idverify.verification.duration{error.type=ErrSignature,idverify.operation=callback} 1"}
-	r.wantSeries(t, wantSeries)
-}
-
-func TestObserveVerifier_KeySetOutage(t *testing.T) {
-	t.Parallel()
-	r := newReceiver(t)
-	r.srv.Inject(sandboxfake.Match{Operation: "jwks.get", Repeat: true}, sandboxfake.Fault{Status: http.StatusBadGateway})
-
-	status := r.deliver(t)
-
-	if status != http.StatusServiceUnavailable {
-		t.Fatalf("response = %d, want 503", status)
-	}
-	want := []string{"idverify.verification.duration{error.type=ErrKeySource,idverify.alert=true,idverify.operation=callback} 1"}
-	r.wantSeries(t, want)
 }
 
 func TestObserveVerifier_Redirect(t *testing.T) {
@@ -139,45 +140,35 @@ func TestObserveVerifier_Redirect(t *testing.T) {
 		t.Fatal(err)
 	}
 	resp.Body.Close()
-	want := []string{"idverify.verification.duration{error.type=ErrMalformed,idverify.operation=redirect} 1"}
-	r.wantSeries(t, want)
+	r.wantSeries(t, []string{"idverify.verification.duration{error.type=ErrMalformed,idverify.operation=redirect} 1"})
 }
 
-func TestObserveVerifier_Alert(t *testing.T) {
+func TestObserveVerifier_Reasons(t *testing.T) {
 	t.Parallel()
-	r := newTelemetry()
-	ctx, span := r.caller(t.Context())
-	observe := otelidverify.ObserveVerifier(r.providers()...)
+	replayStore := signature.Verification{Operation: "redirect", Reason: "ErrReplayStore", Err: signature.ErrReplayStore, Duration: 1500 * time.Millisecond} // the browser was closed
+	alert := replayStore
+	alert.Alert = true
+	for name, tt := range map[string]struct {
+		verification signature.Verification
+		span, series string
+	}{
+		"no alert":  {replayStore, "idverify.reason=ErrReplayStore", "error.type=ErrReplayStore,idverify.operation=redirect"},
+		"alert":     {alert, "idverify.alert=true idverify.reason=ErrReplayStore", "error.type=ErrReplayStore,idverify.alert=true,idverify.operation=redirect"},
+		"no reason": {signature.Verification{Operation: "callback", Err: errors.New("other"), Duration: 1500 * time.Millisecond}, "idverify.reason=_OTHER", "error.type=_OTHER,idverify.operation=callback"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newTelemetry()
+			ctx, span := r.caller(t.Context())
 
-	observe(t.Context(), signature.Verification{Operation: "redirect", Reason: "ErrReplayStore", Err: signature.ErrReplayStore}) // the browser was closed
-	observe(ctx, signature.Verification{Operation: "redirect", Reason: "ErrReplayStore", Err: signature.ErrReplayStore, Alert: true})
+			otelidverify.ObserveVerifier(r.providers()...)(ctx, tt.verification)
 
-	span.End()
-	if got, want := r.spans()[0], "caller < : Unset idverify.alert=true idverify.reason=ErrReplayStore"; got != want {
-		t.Errorf("span = %q, want %q", got, want)
-	}
-	want := []string{
-		"idverify.verification.duration{error.type=ErrReplayStore,idverify.alert=true,idverify.operation=redirect} 1",
-		"idverify.verification.duration{error.type=ErrReplayStore,idverify.operation=redirect} 1",
-	}
-	r.wantSeries(t, want)
-}
-
-func TestObserveVerifier_NoReason(t *testing.T) {
-	t.Parallel()
-	r := newTelemetry()
-	ctx, span := r.caller(t.Context())
-
-	otelidverify.ObserveVerifier(r.providers()...)(ctx, signature.Verification{Operation: "callback", Err: errors.New("other"), Duration: 1500 * time.Millisecond})
-
-	span.End()
-	if got, want := r.spans()[0], "caller < : Unset idverify.reason=_OTHER"; got != want {
-		t.Errorf("span = %q, want %q", got, want)
-	}
-	if got, want := r.series(t)[0], "idverify.verification.duration{error.type=_OTHER,idverify.operation=callback} 1"; got != want {
-		t.Errorf("metric = %q, want %q", got, want)
-	}
-	if got := r.sums(t)["idverify.verification.duration"]; got != 1.5 {
-		t.Errorf("sum of durations = %v s, want 1.5 s", got)
+			span.End()
+			r.wantSpans(t, []string{"caller < : Unset " + tt.span})
+			r.wantSeries(t, []string{"idverify.verification.duration{" + tt.series + "} 1"})
+			if got := r.sums(t)["idverify.verification.duration"]; got != 1.5 {
+				t.Errorf("sum of durations = %v s, want 1.5 s", got)
+			}
+		})
 	}
 }
