@@ -70,21 +70,22 @@ func (r *telemetry) wantSeries(t testing.TB, want []string) {
 	}
 }
 
-// spanRecorder records spans. Operations do not wait for the end of the span of a token request.
-// The recorder makes them wait, so that the order of the spans is that of the requests.
+// spanRecorder records spans. Operations and their HTTP requests do not wait for the end of the
+// span of a token request. The recorder makes them wait, so that the order of the spans is that of
+// the requests.
 type spanRecorder struct {
 	*tracetest.SpanRecorder
 	unordered bool // do not wait
 
-	mu     sync.Mutex // guards tokens
-	tokens int        // spans of token requests that have not ended
+	mu     sync.Mutex            // guards tokens
+	tokens map[trace.SpanID]bool // spans of token requests that have not ended
 	ended  *sync.Cond
 }
 
 const tokenSpan = "idverify token.create"
 
 func newSpanRecorder() *spanRecorder {
-	r := &spanRecorder{SpanRecorder: tracetest.NewSpanRecorder()}
+	r := &spanRecorder{SpanRecorder: tracetest.NewSpanRecorder(), tokens: make(map[trace.SpanID]bool)}
 	r.ended = sync.NewCond(&r.mu)
 	return r
 }
@@ -93,7 +94,7 @@ func (r *spanRecorder) OnStart(ctx context.Context, s sdktrace.ReadWriteSpan) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if s.Name() == tokenSpan {
-		r.tokens++
+		r.tokens[s.SpanContext().SpanID()] = true
 	}
 	r.SpanRecorder.OnStart(ctx, s)
 }
@@ -102,10 +103,12 @@ func (r *spanRecorder) OnEnd(s sdktrace.ReadOnlySpan) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if s.Name() == tokenSpan {
-		r.tokens--
+		delete(r.tokens, s.SpanContext().SpanID())
 		r.ended.Broadcast()
 	}
-	for !r.unordered && s.Name() != tokenSpan && strings.HasPrefix(s.Name(), "idverify ") && r.tokens > 0 {
+	// The HTTP request of a token is part of the token request.
+	operation := s.Name() != tokenSpan && strings.HasPrefix(s.Name(), "idverify ") || s.Name() == "HTTP" && !r.tokens[s.Parent().SpanID()]
+	for !r.unordered && operation && len(r.tokens) > 0 {
 		r.ended.Wait()
 	}
 	r.SpanRecorder.OnEnd(s)
