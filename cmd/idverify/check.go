@@ -482,9 +482,9 @@ func checkList(ctx context.Context, p *program, args []string) int {
 	ctx, cancel := c.limit(ctx)
 	defer cancel()
 	if c.json {
-		return c.writeJSON(c.checks(ctx, time.Now()))
+		return c.writeJSON(c.checks(ctx, c.now()))
 	}
-	return c.writeTable(c.checks(ctx, time.Now()))
+	return c.writeTable(c.checks(ctx, c.now()))
 }
 
 // checks returns the selected checks. It reads each page when the iteration reaches it.

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"fmt"
 	"os"
 	"syscall"
@@ -44,12 +43,12 @@ func TestCheckCreate_ReadsConfiguration(t *testing.T) {
 	if _, err := keyboard.WriteString("y\n"); err != nil {
 		t.Fatal(err)
 	}
-	var stdout, stderr bytes.Buffer
-	p := &program{stdin: terminal, stdout: &stdout, stderr: &stderr, getenv: func(string) string { return "" }}
+	p := newProgram(nil)
+	p.stdin = terminal
 
-	code := p.run(t.Context(), []string{"check", "create", number})
+	got := p.runCommand(t.Context(), "check", "create", number)
 
-	result{code, stdout.String(), stderr.String()}.expect(t, exitError, nil, []string{"IDVERIFY_BASE_URL is missing", "![y/N]"})
+	got.expect(t, exitError, nil, []string{"IDVERIFY_BASE_URL is missing", "![y/N]"})
 }
 
 func TestCheckCreate_Confirmation(t *testing.T) {
@@ -74,13 +73,13 @@ func TestCheckCreate_Confirmation(t *testing.T) {
 			if _, err := keyboard.WriteString(row.typed); err != nil {
 				t.Fatal(err)
 			}
-			var stdout, stderr bytes.Buffer
-			p := &program{stdin: terminal, stdout: &stdout, stderr: &stderr, getenv: func(name string) string { return env[name] }}
+			p := newProgram(env)
+			p.stdin = terminal
 
-			code := p.run(t.Context(), append([]string{"check", "create"}, row.args...))
+			got := p.runCommand(t.Context(), append([]string{"check", "create"}, row.args...)...)
 
-			result{code, stdout.String(), stderr.String()}.expect(t, row.code, nil, row.stderr)
-			if n, want := requests(srv, "phone_check.create"), map[bool]int{true: 1}[row.code == exitOK]; n != want {
+			got.expect(t, row.code, nil, row.stderr)
+			if n, want := countRequests(srv, "phone_check.create"), map[bool]int{true: 1}[row.code == exitOK]; n != want {
 				t.Errorf("creates = %d, want %d: each one can cost money", n, want)
 			}
 		})

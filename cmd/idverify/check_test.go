@@ -1,17 +1,18 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
+	"encoding/pem"
 	"fmt"
 	"maps"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"reflect"
 	"regexp"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -66,15 +67,6 @@ func create(t *testing.T, env map[string]string, args ...string) (checkID, check
 	checkID, _ = document["check_id"].(string)
 	checkURL, _ = document["check_url"].(string)
 	return checkID, checkURL
-}
-
-func requests(srv *sandboxfake.Server, operation string) (count int) {
-	for _, r := range srv.Requests() {
-		if r.Operation == operation {
-			count++
-		}
-	}
-	return count
 }
 
 func TestCheck_Products(t *testing.T) {
@@ -157,7 +149,7 @@ func TestCheckCreate_Stdin(t *testing.T) {
 
 	got.expect(t, exitOK, []string{"Number        …12", "Check URL     https://127.0.0.1", "!" + number},
 		[]string{"Creating a PhoneCheck of …12 with reference ID order-1", "The check was not charged", "!" + number})
-	if n := requests(srv, "phone_check.create"); n != 1 {
+	if n := countRequests(srv, "phone_check.create"); n != 1 {
 		t.Errorf("creates = %d, want 1", n)
 	}
 }
@@ -193,7 +185,7 @@ func TestCheckCreate_Rejected(t *testing.T) {
 		})
 	}
 	t.Cleanup(func() {
-		if n := requests(srv, "phone_check.create") + requests(srv, "sim_check.create"); n != 0 {
+		if n := countRequests(srv, "phone_check.create") + countRequests(srv, "sim_check.create"); n != 0 {
 			t.Errorf("creates = %d, want 0: each one can cost money", n)
 		}
 	})
@@ -208,13 +200,13 @@ func TestCheckCreate_NullDevice(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer null.Close()
-	var stdout, stderr bytes.Buffer
-	p := &program{stdin: null, stdout: &stdout, stderr: &stderr, getenv: func(name string) string { return env[name] }}
+	p := newProgram(env)
+	p.stdin = null
 
-	code := p.run(t.Context(), []string{"check", "create", number})
+	got := p.runCommand(t.Context(), "check", "create", number)
 
-	result{code, stdout.String(), stderr.String()}.expect(t, exitUsage, nil, []string{"set -yes", "![y/N]"})
-	if n := requests(srv, "phone_check.create"); n != 0 {
+	got.expect(t, exitUsage, nil, []string{"set -yes", "![y/N]"})
+	if n := countRequests(srv, "phone_check.create"); n != 0 {
 		t.Errorf("creates = %d, want 0: each one can cost money", n)
 	}
 }
@@ -238,7 +230,7 @@ func TestCheckCreate_OutcomeUnknown(t *testing.T) {
 	got := runProgram(t, env, "", "check", "create", "-yes", "-product", "subscriber_check", "-version", "v0.2", number)
 
 	got.expect(t, exitError, []string{"!Check ID"}, []string{"outcome unknown", "See:  https://github.com/idverify/idverify-go/blob/main/docs/errors.md#outcome-unknown\n", "!" + number})
-	if n := requests(srv, "subscriber_check.create"); n != 1 {
+	if n := countRequests(srv, "subscriber_check.create"); n != 1 {
 		t.Errorf("creates = %d, want 1: each one can cost money", n)
 	}
 	m := regexp.MustCompile(`Next: idverify (check list -product subscriber_check -version v0.2 -reference \S+)\n`).FindStringSubmatch(got.stderr)
@@ -317,7 +309,7 @@ func TestCheckList_ThousandChecks(t *testing.T) {
 		{"20", 20, 1, "There may be more", "order-19", "order-20"},
 		{"0", 1000, 10, "!more", "order-999", "order-1000"},
 	} {
-		before := requests(srv, "phone_check.list")
+		before := countRequests(srv, "phone_check.list")
 
 		text := runProgram(t, env, "", "check", "list", "-limit", row.limit)
 		document := runProgram(t, env, "", "check", "list", "-json", "-limit", row.limit).decode(t)
@@ -329,7 +321,7 @@ func TestCheckList_ThousandChecks(t *testing.T) {
 		if checks, _ := document["checks"].([]any); len(checks) != row.checks {
 			t.Errorf("-limit %s: checks in JSON = %d, want %d", row.limit, len(checks), row.checks)
 		}
-		if n := (requests(srv, "phone_check.list") - before) / 2; n != row.pages {
+		if n := (countRequests(srv, "phone_check.list") - before) / 2; n != row.pages {
 			t.Errorf("-limit %s: pages = %d, want %d", row.limit, n, row.pages)
 		}
 	}
@@ -363,7 +355,6 @@ func TestCheckList_Filters(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	const recently = "50 s after the first three checks"
 	for _, row := range []struct {
 		name string
 		args []string
@@ -375,20 +366,17 @@ func TestCheckList_Filters(t *testing.T) {
 		{"reference", []string{"-reference", `new "order"; status==ACCEPTED`}, 1, true},
 		{"reference and status", []string{"-reference", `new "order"; status==ACCEPTED`, "-status", "ACCEPTED"}, 0, false},
 		{"since a time", []string{"-since", at.Add(100 * time.Second).Format(time.RFC3339)}, 1, true},
-		{"since a duration", []string{"-since", recently}, 1, true},
+		{"since a duration", []string{"-since", "50s"}, 1, true},
 		{"since two hours", []string{"-since", "2h"}, 4, false},
-		{"reference and since", []string{"-reference", "order-1", "-since", recently}, 0, false},
+		{"reference and since", []string{"-reference", "order-1", "-since", "50s"}, 0, false},
 		{"since and status", []string{"-since", "2h", "-status", "ACCEPTED"}, 3, false},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
+			p := newProgram(env)
+			stopClock(p, at.Add(100*time.Second))
 
-			args := append([]string{"check", "list", "-json"}, row.args...)
-			if i := slices.Index(args, recently); i >= 0 { // much time may have passed until the subtest runs
-				args[i] = (time.Since(at) - 50*time.Second).String()
-			}
-
-			got := runProgram(t, env, "", args...)
+			got := p.runCommand(t.Context(), append([]string{"check", "list", "-json"}, row.args...)...)
 
 			checks, _ := got.decode(t)["checks"].([]any)
 			if len(checks) > 0 && checks[0].(map[string]any)["check_id"] != checkID && row.args == nil {
@@ -461,7 +449,6 @@ func TestCheck_ServiceErrors(t *testing.T) {
 		{"no mobile address", "", sandboxfake.Fault{}, []string{"reachability", "192.0.2.1"}, exitProblem, []string{"412 not_mobile_ip", "!192.0.2.1"}},
 		{"scope", "", sandboxfake.Fault{}, []string{"token", "-scope", "console"}, exitProblem, []string{"invalid_scope", "Next: set -scope to scopes of these credentials: those of a project can have phone_check, sim_check, subscriber_check, coverage; those of a workspace, console\n", "See:  https://github.com/idverify/idverify-go/blob/main/docs/errors.md#token-errors\n"}},
 		{"no scope", "", sandboxfake.Fault{}, []string{"token", "-scope", ","}, exitUsage, []string{"no scopes"}},
-		{"timeout", "", sandboxfake.Fault{}, []string{"check", "list", "-timeout", "1ns"}, exitError, []string{"deadline exceeded", "Next: set a longer -timeout"}},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
@@ -478,6 +465,34 @@ func TestCheck_ServiceErrors(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestCheck_Timeout(t *testing.T) {
+	t.Parallel()
+	p := newProgram(nil)
+	clock := stopClock(p, time.Now())
+	hanging := httptest.NewTLSServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		clock.move(time.Minute)
+		<-t.Context().Done()
+	}))
+	t.Cleanup(hanging.Close)
+	env := map[string]string{
+		baseURLVariable: hanging.URL, caFileVariable: writeFile(t, certificatePEM(hanging)),
+		clientIDVariable: "id", clientSecretVariable: "secret-of-id",
+	}
+	p.getenv = func(name string) string { return env[name] }
+
+	got := p.runCommand(t.Context(), "check", "list", "-timeout", "1m")
+
+	got.expect(t, exitError, nil, []string{"idverify: ", "!idverify: idverify", "deadline exceeded", "Next: set a longer -timeout"})
+	if got.stdout != "" {
+		t.Errorf("errors must be on stderr, stdout:\n%s", got.stdout)
+	}
+}
+
+// certificatePEM returns the certificate of a server, which is its own root.
+func certificatePEM(srv *httptest.Server) string {
+	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: srv.Certificate().Raw}))
 }
 
 func TestCheck_ConnectionErrors(t *testing.T) {
@@ -505,46 +520,28 @@ func TestCheck_ConnectionErrors(t *testing.T) {
 	}
 }
 
-// onWrite calls f once, when a text is written.
-type onWrite struct {
-	text string
-	f    func()
-	once sync.Once
-}
-
-func (w *onWrite) Write(p []byte) (int, error) {
-	if bytes.Contains(p, []byte(w.text)) {
-		w.once.Do(w.f)
-	}
-	return len(p), nil
-}
-
 func TestCheckWait_Interrupted(t *testing.T) {
 	t.Parallel()
 	ctx, interrupt := context.WithCancel(t.Context())
-	_, env := newService(t, sandboxfake.WithRequestLog(&onWrite{text: "phone_check.get", f: interrupt}))
+	_, env := newService(t, sandboxfake.WithRequestLog(watch("phone_check.get", func([]string) { interrupt() })))
 	checkID, _ := create(t, env, number)
-	var stdout, stderr bytes.Buffer
-	p := &program{stdin: strings.NewReader(""), stdout: &stdout, stderr: &stderr, getenv: func(name string) string { return env[name] }}
 
-	code := p.run(ctx, []string{"check", "wait", checkID})
+	got := newProgram(env).runCommand(ctx, "check", "wait", checkID)
 
-	result{code, stdout.String(), stderr.String()}.expect(t, exitError, nil,
-		[]string{"context canceled", "Next: idverify check wait " + checkID + "\n"})
+	got.expect(t, exitError, nil, []string{"context canceled", "Next: idverify check wait " + checkID + "\n"})
 }
 
 func TestCheckCreate_Interrupted(t *testing.T) {
 	t.Parallel()
 	srv, env := newService(t)
 	ctx, interrupt := context.WithCancel(t.Context())
-	stdin := &blockedReader{read: interrupt, closed: t.Context().Done()}
-	var stdout, stderr bytes.Buffer
-	p := &program{stdin: stdin, stdout: &stdout, stderr: &stderr, getenv: func(name string) string { return env[name] }}
+	p := newProgram(env)
+	p.stdin = &blockedReader{read: interrupt, closed: t.Context().Done()}
 
-	code := p.run(ctx, []string{"check", "create", "-yes", "-"})
+	got := p.runCommand(ctx, "check", "create", "-yes", "-")
 
-	result{code, stdout.String(), stderr.String()}.expect(t, exitError, nil, []string{"read the number: context canceled"})
-	if n := requests(srv, "phone_check.create"); n != 0 {
+	got.expect(t, exitError, nil, []string{"read the number: context canceled"})
+	if n := countRequests(srv, "phone_check.create"); n != 0 {
 		t.Errorf("creates = %d, want 0", n)
 	}
 }
@@ -630,17 +627,6 @@ func TestCheck_NextCommandOfFake(t *testing.T) {
 	next.expect(t, exitOK, []string{"SIM unchanged"}, nil)
 }
 
-// docSection returns the text of docs/tools.md from a heading to the next one of any level.
-func docSection(t *testing.T, heading string) string {
-	t.Helper()
-	_, section, ok := strings.Cut(readText(t, "../../docs/tools.md"), "\n"+heading+"\n")
-	if !ok {
-		t.Fatalf("docs/tools.md has no heading %q", heading)
-	}
-	section, _, _ = strings.Cut(section, "\n#")
-	return section
-}
-
 // spans returns the first words of all code spans in a text.
 func spans(text string) []string {
 	var found []string
@@ -652,7 +638,7 @@ func spans(text string) []string {
 
 func TestCheckJSON_Documented(t *testing.T) {
 	t.Parallel()
-	section := docSection(t, "### JSON of checks, reachability and token")
+	section := pageSection(t, "### JSON of checks, reachability and token")
 	var documented []string
 	for line := range strings.Lines(section) {
 		if cells := strings.Split(line, "|"); len(cells) == 4 {
@@ -680,7 +666,7 @@ func TestCheckJSON_Documented(t *testing.T) {
 
 func TestCheckJSON_Fields(t *testing.T) {
 	t.Parallel()
-	section := docSection(t, "### JSON of checks, reachability and token")
+	section := pageSection(t, "### JSON of checks, reachability and token")
 	names := regexp.MustCompile(`(?m)^\s*\{?"([a-z_]+)":|[,{]"([a-z_]+)":`)
 	for _, args := range [][]string{
 		{"check", "create", "-fake", number},

@@ -1,9 +1,6 @@
 package main
 
-import (
-	"bytes"
-	"testing"
-)
+import "testing"
 
 func TestConform_Confirmation(t *testing.T) {
 	t.Parallel()
@@ -12,13 +9,12 @@ func TestConform_Confirmation(t *testing.T) {
 	if _, err := keyboard.WriteString("n\n"); err != nil {
 		t.Fatal(err)
 	}
-	var stdout, stderr bytes.Buffer
 	p := newProgram(env)
-	p.stdin, p.stdout, p.stderr = terminal, &stdout, &stderr
+	p.stdin = terminal
 
-	code := p.run(t.Context(), []string{"conform"})
+	got := p.runCommand(t.Context(), "conform")
 
-	result{code, stdout.String(), stderr.String()}.expect(t, exitError, nil, []string{
+	got.expect(t, exitError, nil, []string{
 		"Creates up to 59 checks", "In a live project, the first one costs money", "Test the service? [y/N] ", "Nothing was sent.",
 	})
 	if n := len(srv.Requests()); n != 0 {

@@ -2,16 +2,12 @@ package main
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"encoding/json"
 	"encoding/xml"
 	"fmt"
 	"maps"
-	"net"
 	"net/http"
-	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -23,46 +19,10 @@ import (
 	"github.com/idverify/idverify-go/sandboxfake"
 )
 
-// TestConform_SandboxProgram runs all rules against the program sandboxfake.
-func TestConform_SandboxProgram(t *testing.T) {
-	t.Parallel()
-	service, env := startSandbox(t)
-	addr := freeAddr(t)
-
-	got := runProgram(t, env, "", "conform", "-base-url", service, "-yes", "-json",
-		"-callback-url", "http://"+addr+"/callbacks", "-listen", addr, "-advance-url", service+"/_sandbox/advance")
-
-	got.expect(t, exitOK, nil, []string{"Creates up to 59 checks of phone numbers reserved for fiction, and 5 projects, which are deleted at the end.", "examined 50 of 50 rules\n"})
-	var report receivertest.Report
-	if err := json.Unmarshal([]byte(got.stdout), &report); err != nil || report.Kind != receivertest.KindService || len(report.Findings) != len(conformance.Rules()) {
-		t.Errorf("error %v, %d findings of the kind %q, want one for each rule of the service", err, len(report.Findings), report.Kind)
-	}
-	for _, f := range report.Findings {
-		if f.Result != receivertest.ResultPass {
-			t.Errorf("%s: %s: %s", f.Rule, f.Result, f.Detail)
-		}
-	}
-}
-
-// startSandbox starts the program sandboxfake, and returns its URL and the other variables of the
-// environment for the program idverify.
-func startSandbox(t *testing.T) (service string, env map[string]string) {
+// conformToAll runs all rules against the program sandboxfake, whose output with -json is stdout.
+func conformToAll(t *testing.T, stdout *bufio.Reader) {
 	t.Helper()
-	binary := filepath.Join(t.TempDir(), "sandboxfake")
-	if output, err := exec.CommandContext(t.Context(), "go", "build", "-o", binary, "github.com/idverify/idverify-go/cmd/sandboxfake").CombinedOutput(); err != nil {
-		t.Fatalf("build sandboxfake: %v\n%s", err, output)
-	}
-	server := exec.CommandContext(t.Context(), binary, "-json", "-quiet")
-	server.Cancel = func() error { return server.Process.Signal(os.Interrupt) } // lets it remove its CA file
-	stdout, err := server.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := server.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { server.Wait() })
-	line, err := bufio.NewReader(stdout).ReadBytes('\n')
+	line, err := stdout.ReadBytes('\n')
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -79,22 +39,26 @@ func startSandbox(t *testing.T) (service string, env map[string]string) {
 	if err := json.Unmarshal(line, &announced); err != nil {
 		t.Fatal(err)
 	}
-	return announced.URL, map[string]string{
+	env := map[string]string{
 		clientIDVariable: announced.Project.ClientID, clientSecretVariable: announced.Project.ClientSecret,
 		workspaceVariables + "CLIENT_ID": announced.Workspace.ClientID, workspaceVariables + "CLIENT_SECRET": announced.Workspace.ClientSecret,
 		caFileVariable: announced.CAFile, controlTokenVariable: announced.ControlToken,
 	}
-}
+	addr := reservedAddress(t)
 
-// freeAddr returns a loopback address on which nothing listens.
-func freeAddr(t *testing.T) string {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	got := runProgram(t, env, "", "conform", "-base-url", announced.URL, "-yes", "-json", "-timeout", "5m",
+		"-callback-url", "http://"+addr+"/callbacks", "-listen", addr, "-advance-url", announced.URL+"/_sandbox/advance")
+
+	got.expect(t, exitOK, nil, []string{"Creates up to 59 checks of phone numbers reserved for fiction, and 5 projects, which are deleted at the end.", "examined 50 of 50 rules\n"})
+	var report receivertest.Report
+	if err := json.Unmarshal([]byte(got.stdout), &report); err != nil || report.Kind != receivertest.KindService || len(report.Findings) != len(conformance.Rules()) {
+		t.Errorf("error %v, %d findings of the kind %q, want one for each rule of the service", err, len(report.Findings), report.Kind)
 	}
-	defer listener.Close()
-	return listener.Addr().String()
+	for _, f := range report.Findings {
+		if f.Result != receivertest.ResultPass {
+			t.Errorf("%s: %s: %s", f.Rule, f.Result, f.Detail)
+		}
+	}
 }
 
 func TestConform_Fault(t *testing.T) {
@@ -167,7 +131,6 @@ func TestConform_LiveProject(t *testing.T) {
 func TestConform_Unable(t *testing.T) {
 	t.Parallel()
 	srv, env := newService(t)
-	closed := "https://" + freeAddr(t)
 	missing := filepath.Join(t.TempDir(), "missing", "file")
 	for _, row := range []struct {
 		name   string
@@ -175,7 +138,7 @@ func TestConform_Unable(t *testing.T) {
 		env    map[string]string
 		stderr []string
 	}{
-		{"unreachable", []string{"-base-url", closed}, nil, []string{"conform: connect to the service: dial: connect: connection refused\n", "Next: check the port of the base URL", "!127.0.0.1"}},
+		{"unreachable", []string{"-base-url", "https://" + unusedAddress}, nil, []string{"conform: connect to the service: dial: connect: connection refused\n", "Next: check the port of the base URL", "!127.0.0.1"}},
 		{"untrusted", nil, map[string]string{caFileVariable: ""}, []string{"Next: set IDVERIFY_CA_FILE to the root certificate of the server"}},
 		{"no base URL", nil, map[string]string{baseURLVariable: ""}, []string{"IDVERIFY_BASE_URL is missing", "See:  " + docsURL + "tools.md#connection-to-the-service\n"}},
 		{"no secret", nil, map[string]string{clientSecretVariable: ""}, []string{"IDVERIFY_CLIENT_SECRET is missing"}},
@@ -185,10 +148,8 @@ func TestConform_Unable(t *testing.T) {
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
-			changed := make(map[string]string)
-			for _, values := range []map[string]string{env, row.env} {
-				maps.Copy(changed, values)
-			}
+			changed := maps.Clone(env)
+			maps.Copy(changed, row.env)
 
 			got := runProgram(t, changed, "", append([]string{"conform", "-yes"}, row.args...)...)
 
@@ -200,32 +161,16 @@ func TestConform_Unable(t *testing.T) {
 	}
 }
 
-// cancelWriter cancels a context when a text is written.
-type cancelWriter struct {
-	bytes.Buffer
-	text   string
-	cancel context.CancelFunc
-}
-
-func (w *cancelWriter) Write(b []byte) (int, error) {
-	if strings.Contains(string(b), w.text) {
-		w.cancel()
-	}
-	return w.Buffer.Write(b)
-}
-
 func TestConform_Interrupted(t *testing.T) {
 	t.Parallel()
 	_, env := newService(t)
 	ctx, cancel := context.WithCancel(t.Context())
-	var stdout bytes.Buffer
-	stderr := &cancelWriter{text: "examined 10 of 50 rules", cancel: cancel}
 	p := newProgram(env)
-	p.stdin, p.stdout, p.stderr = strings.NewReader(""), &stdout, stderr
+	p.stderr = watch("examined 10 of 50 rules", func([]string) { cancel() })
 
-	code := p.run(ctx, []string{"conform", "-yes"})
+	got := p.runCommand(ctx, "conform", "-yes")
 
-	result{code, stdout.String(), stderr.String()}.expect(t, exitError, []string{"\n9 passed, 0 failed, 1 not applicable, in "}, []string{"idverify: conform: interrupted\n"})
+	got.expect(t, exitError, []string{"\n9 passed, 0 failed, 1 not applicable, in "}, []string{"idverify: conform: interrupted\n"})
 }
 
 func TestConform_Usage(t *testing.T) {

@@ -67,7 +67,7 @@ func (c *connection) limit(ctx context.Context) (context.Context, context.Cancel
 	if c.timeout <= 0 {
 		return context.WithCancel(ctx)
 	}
-	return context.WithTimeout(ctx, c.timeout)
+	return c.withTimeout(ctx, c.timeout)
 }
 
 // startFake starts a fake with the same IDs in each run, and creates a few checks for the commands

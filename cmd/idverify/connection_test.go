@@ -42,10 +42,6 @@ func writeFile(t *testing.T, text string) (path string) {
 	return path
 }
 
-func newProgram(env map[string]string) *program {
-	return &program{getenv: func(name string) string { return env[name] }, proxy: proxyOf(env)}
-}
-
 // proxyOf returns the proxy of env as http.ProxyFromEnvironment does for that of the process.
 func proxyOf(env map[string]string) func(*http.Request) (*url.URL, error) {
 	return func(r *http.Request) (*url.URL, error) {
@@ -116,10 +112,8 @@ func TestProgram_ClientErrors(t *testing.T) {
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
-			env := map[string]string{}
-			for _, variables := range []map[string]string{valid, row.change} {
-				maps.Copy(env, variables)
-			}
+			env := maps.Clone(valid)
+			maps.Copy(env, row.change)
 
 			_, err := newProgram(env).client()
 

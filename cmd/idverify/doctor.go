@@ -26,7 +26,7 @@ func doctor(ctx context.Context, p *program, args []string) int {
 	if err := d.configure(flags.Args()); err != nil {
 		return p.misused("doctor", err)
 	}
-	d.started = time.Now()
+	d.started = d.now()
 	for _, c := range d.plan() {
 		d.examine(ctx, c)
 	}
@@ -182,14 +182,14 @@ func (d *doctorRun) examine(parent context.Context, c doctorCheck) {
 			return
 		}
 	}
-	began := time.Now()
+	began := d.now()
 	result := skipped("")
 	if parent.Err() == nil {
 		timeout := d.timeout
 		if c.twice {
 			timeout *= 2
 		}
-		ctx, cancel := context.WithTimeout(parent, timeout)
+		ctx, cancel := d.withTimeout(parent, timeout)
 		defer cancel()
 		result = c.run(ctx)
 	}
@@ -198,7 +198,7 @@ func (d *doctorRun) examine(parent context.Context, c doctorCheck) {
 		d.interrupted = true
 		result = skipped("because doctor was interrupted")
 	}
-	d.add(c, result, time.Since(began))
+	d.add(c, result, d.now().Sub(began))
 }
 
 // doctorResult is the result of a check.
@@ -315,7 +315,7 @@ func (d *doctorRun) finish() error {
 		Duration float64              `json:"duration_seconds"`
 		Count    map[doctorResult]int `json:"count"`
 		Checks   []doctorRow          `json:"checks"`
-	}{overall, d.started.UTC().Truncate(time.Millisecond), time.Since(d.started).Round(time.Millisecond).Seconds(), numbers, d.rows}, "  ")
+	}{overall, d.started.UTC().Truncate(time.Millisecond), d.now().Sub(d.started).Round(time.Millisecond).Seconds(), numbers, d.rows}, "  ")
 	if err != nil {
 		return err
 	}

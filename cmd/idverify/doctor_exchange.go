@@ -57,7 +57,7 @@ func (d *doctorRun) roots() *x509.CertPool {
 
 // send sends a request and follows no redirect.
 func (d *doctorRun) send(ctx context.Context, r *http.Request) exchange {
-	rec := &recorder{}
+	rec := &recorder{now: d.now}
 	roots := d.roots()
 	transport := &http.Transport{
 		Proxy: func(r *http.Request) (*url.URL, error) {
@@ -85,6 +85,8 @@ func (d *doctorRun) send(ctx context.Context, r *http.Request) exchange {
 
 // recorder records an exchange. Hooks of the transport can still run after the request has ended.
 type recorder struct {
+	now func() time.Time
+
 	mu sync.Mutex // guards e
 	e  exchange
 }
@@ -97,7 +99,7 @@ func (rec *recorder) record(f func(*exchange)) {
 
 // do sends the request, and returns what was recorded.
 func (rec *recorder) do(client *http.Client, r *http.Request) exchange {
-	result := exchange{began: time.Now()}
+	result := exchange{began: rec.now()}
 	response, err := client.Do(r)
 	if err == nil {
 		defer response.Body.Close()
@@ -110,7 +112,7 @@ func (rec *recorder) do(client *http.Client, r *http.Request) exchange {
 	rec.mu.Lock()
 	defer rec.mu.Unlock()
 	recorded := rec.e
-	recorded.began, recorded.ended, recorded.err = result.began, time.Now(), err
+	recorded.began, recorded.ended, recorded.err = result.began, rec.now(), err
 	recorded.status, recorded.header, recorded.body = result.status, result.header, result.body
 	return recorded
 }
@@ -143,8 +145,8 @@ func (rec *recorder) trace() *httptrace.ClientTrace {
 		ConnectDone: func(_, _ string, err error) {
 			rec.record(func(e *exchange) { e.connected, e.dial = e.connected || err == nil, err })
 		},
-		WroteRequest:         func(httptrace.WroteRequestInfo) { rec.record(func(e *exchange) { e.sent = time.Now() }) },
-		GotFirstResponseByte: func() { rec.record(func(e *exchange) { e.received = time.Now() }) },
+		WroteRequest:         func(httptrace.WroteRequestInfo) { rec.record(func(e *exchange) { e.sent = rec.now() }) },
+		GotFirstResponseByte: func() { rec.record(func(e *exchange) { e.received = rec.now() }) },
 	}
 }
 
@@ -207,7 +209,7 @@ func (d *doctorRun) checkCertificate(e *exchange, host string) diagnosis {
 	leaf := e.tls.PeerCertificates[0]
 	last := e.tls.PeerCertificates[len(e.tls.PeerCertificates)-1]
 	_, wrongHost := errors.AsType[x509.HostnameError](e.invalid)
-	now := time.Now()
+	now := d.now()
 	switch {
 	case e.invalid == nil:
 	case now.After(leaf.NotAfter):

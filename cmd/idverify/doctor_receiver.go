@@ -109,7 +109,7 @@ func (r *receiver) forged() (*http.Request, error) {
 func (r *receiver) checkAddress(ctx context.Context) diagnosis {
 	host := r.url.Hostname()
 	// Behind a proxy, the DNS server may be unreachable. Leave time for the request.
-	lookup, cancel := context.WithTimeout(ctx, r.timeout/2)
+	lookup, cancel := r.withTimeout(ctx, r.timeout/2)
 	defer cancel()
 	addresses, err := lookUp(lookup, host)
 	e := r.first(ctx)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"io"
 	"net/http"
 	"strings"
 	"sync"
@@ -45,11 +46,14 @@ func TestDoctor_CorrectReceivers(t *testing.T) {
 	mux.Handle("GET /return", recorder.record(idverify.RedirectHandler(verifier, func(http.ResponseWriter, *http.Request, *idverify.Redirect) {
 		t.Error("the receiver acted on a redirect of doctor")
 	})))
-	address := strings.TrimPrefix(serveTLS(t, certificate, mux), "https://")
-	env[caFileVariable] = appendFiles(t, env[caFileVariable], ca.file)
+	address := strings.TrimPrefix(serveTLS(t, certificate, mux.ServeHTTP), "https://")
+	env[caFileVariable] = writeFile(t, readText(t, env[caFileVariable])+readText(t, ca.file))
 	env["HTTPS_PROXY"] = connectProxy(t, address, 0) // the fake is on this machine, so it gets no proxy
 
-	got := doctorJSON(t, env, "-callback-url", "https://hooks.example.com/callbacks?token=secret-of-the-url", "-redirect-url", "https://hooks.example.com/return")
+	p := newProgram(env)
+	stopClock(p, time.Now()) // a slow response is a problem
+
+	got := p.doctorJSON(t, t.Context(), "-callback-url", "https://hooks.example.com/callbacks?token=secret-of-the-url", "-redirect-url", "https://hooks.example.com/return")
 
 	got.wantOK(t, "callback-address", "callback-unsigned", "callback-forged", "callback-get", "redirect-address", "redirect-unsigned", "redirect-forged")
 	got.wantProblem(t, "callback-tls", "private-ca", `"CN=Test CA"`)
@@ -68,15 +72,6 @@ func TestDoctor_CorrectReceivers(t *testing.T) {
 	if strings.Contains(got.text, "secret-of-the-url") {
 		t.Errorf("the output contains the query of the URL: %s", got.text)
 	}
-}
-
-func appendFiles(t *testing.T, paths ...string) string {
-	t.Helper()
-	var all strings.Builder
-	for _, path := range paths {
-		all.WriteString(readText(t, path))
-	}
-	return writeFile(t, all.String())
 }
 
 func TestDoctor_BrokenReceivers(t *testing.T) {
@@ -155,28 +150,70 @@ func TestDoctor_BrokenReceivers(t *testing.T) {
 	}
 }
 
-// A receiver that does not respond must not delay the other checks beyond the timeout.
+// A receiver that does not respond must not delay the other checks beyond the default timeout.
 func TestDoctor_HangingReceiver(t *testing.T) {
 	t.Parallel()
-	ca := newAuthority(t, "Test CA")
-	release := make(chan struct{})
-	url := serveTLS(t, ca.issue(t, longValidity, "127.0.0.1"), http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-release }))
-	t.Cleanup(func() { close(release) })
+	for _, row := range []struct {
+		wait   time.Duration // until the response
+		detail string
+	}{
+		{10*time.Second - 1, "500 Internal Server Error"},
+		{10 * time.Second, "no response before the timeout"},
+	} {
+		ca := newAuthority(t, "Test CA")
+		p := newProgram(map[string]string{caFileVariable: ca.file})
+		clock := stopClock(p, time.Now())
+		url := serveTLS(t, ca.issue(t, longValidity, "127.0.0.1"), func(w http.ResponseWriter, r *http.Request) {
+			io.Copy(io.Discard, r.Body) // so that the server notices when the client gives up
+			clock.move(row.wait)
+			if row.wait == 10*time.Second {
+				<-r.Context().Done()
+			}
+			w.WriteHeader(http.StatusInternalServerError)
+		})
 
-	got := doctorJSON(t, map[string]string{caFileVariable: ca.file}, "-only", "callback", "-callback-url", url, "-timeout", "2s")
+		got := p.doctorJSON(t, t.Context(), "-only", "callback", "-callback-url", url)
 
-	got.wantProblem(t, "callback-unsigned", "none", "no response before the timeout")
+		if detail := got.row(t, "callback-unsigned").Detail; !strings.HasSuffix(detail, row.detail) {
+			t.Errorf("response after %v: detail = %q, want %q", row.wait, detail, row.detail)
+		}
+		if row.wait == 10*time.Second {
+			got.wantProblem(t, "callback-unsigned", "none", "no response to a message that is unsigned")
+		}
+	}
 }
 
 func TestDoctor_SlowReceiver(t *testing.T) {
 	t.Parallel()
-	now := time.Now()
-	e := &exchange{began: now.Add(-slowRejection - time.Millisecond), ended: now, status: http.StatusBadRequest}
-	for _, check := range []string{"callback-unsigned", "callback-forged"} {
-		got := new(receiver).rejection(e, "unsigned")
+	for _, row := range []struct {
+		wait                     time.Duration // until each response
+		problem, unsigned, wrong string
+	}{
+		{3 * time.Second, "", "rejects a message that is unsigned with 400, in 3 s", "rejects a message that is wrongly signed with 400, in 3 s (does not prove that valid messages are accepted)"},
+		{3*time.Second + time.Millisecond, "slow", "rejects a message that is unsigned after 3.001 s", "rejects a message that is wrongly signed after 3.001 s"},
+	} {
+		ca := newAuthority(t, "Test CA")
+		p := newProgram(map[string]string{caFileVariable: ca.file})
+		clock := stopClock(p, time.Now())
+		url := serveTLS(t, ca.issue(t, longValidity, "127.0.0.1"), func(w http.ResponseWriter, _ *http.Request) {
+			clock.move(row.wait)
+			w.WriteHeader(http.StatusBadRequest)
+		})
 
-		if got.problem != "slow" || problemOf(check, "slow").result != resultWarning || !strings.Contains(newDoctorRun(newProgram(nil)).detail(got), "after 3.001 s") {
-			t.Errorf("%s = %+v, want the problem slow", check, got)
+		got := p.doctorJSON(t, t.Context(), "-only", "callback", "-callback-url", url)
+
+		for check, want := range map[string]string{"callback-unsigned": row.unsigned, "callback-forged": row.wrong} {
+			if row.problem == "" {
+				got.wantOK(t, check)
+			} else {
+				got.wantProblem(t, check, row.problem, "")
+			}
+			if detail := got.row(t, check).Detail; detail != want {
+				t.Errorf("%s: detail = %q, want %q", check, detail, want)
+			}
+		}
+		if want := (row.wait).Seconds(); got.row(t, "callback-get").Duration != want {
+			t.Errorf("duration of callback-get = %v s, want %v", got.row(t, "callback-get").Duration, want)
 		}
 	}
 }

@@ -124,7 +124,7 @@ func (d *doctorRun) request(ctx context.Context) *exchange {
 		r := newRequest(http.MethodGet, d.serviceURL(), nil)
 		r.Header.Set("Accept", "application/json")
 		r.Header.Set("Cache-Control", "no-cache")
-		ctx, cancel := context.WithTimeout(ctx, d.timeout)
+		ctx, cancel := d.withTimeout(ctx, d.timeout)
 		defer cancel()
 		e := d.send(ctx, r)
 		d.service = &e
@@ -140,7 +140,7 @@ func (d *doctorRun) responded(ctx context.Context) *exchange {
 		return e
 	}
 	if d.other == nil {
-		ctx, cancel := context.WithTimeout(ctx, d.timeout)
+		ctx, cancel := d.withTimeout(ctx, d.timeout)
 		defer cancel()
 		e := d.send(ctx, newRequest(http.MethodGet, d.endpoint("/oauth2/v1/token"), nil))
 		d.other = &e

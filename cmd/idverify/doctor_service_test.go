@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"crypto/rand"
 	"crypto/rsa"
 	"crypto/sha256"
@@ -26,11 +25,6 @@ import (
 )
 
 var discardLog = log.New(io.Discard, "", 0)
-
-func contextWithCancel(t *testing.T) (context.Context, context.CancelFunc) {
-	t.Helper()
-	return context.WithCancel(t.Context())
-}
 
 // unusedAddress rejects connections. Another test could already listen on a port that was free a
 // moment ago.
@@ -100,9 +94,9 @@ func TestDoctor_Connection(t *testing.T) {
 func TestDoctor_Certificates(t *testing.T) {
 	t.Parallel()
 	trusted, unknown := newAuthority(t, "Trusted CA"), newAuthority(t, "Unknown CA")
-	ok := http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
+	ok := func(http.ResponseWriter, *http.Request) {}
 	serve := func(c tls.Certificate) string { return serveTLS(t, c, ok) }
-	plain := httptest.NewServer(ok)
+	plain := httptest.NewServer(http.HandlerFunc(ok))
 	t.Cleanup(plain.Close)
 	for _, row := range []struct{ problem, url, detail string }{
 		{"untrusted", serve(unknown.issue(t, longValidity, "127.0.0.1")), `the issuer "CN=Unknown CA" is not trusted`},
@@ -247,23 +241,53 @@ func TestDoctor_Proxy(t *testing.T) {
 
 func TestDoctor_Clock(t *testing.T) {
 	t.Parallel()
+	second := time.Now().Truncate(time.Second)
+	const ms = time.Millisecond
 	for _, row := range []struct {
+		clock   time.Duration // of the program, after second
+		date    time.Duration // of the response, after second
+		took    time.Duration // until the response
 		problem string
-		offset  time.Duration
 		detail  string
 	}{
-		{"wrong", 30 * time.Second, "behind the service"},
-		{"wrong", -30 * time.Second, "ahead of the service"},
-		{"skewed", 3 * time.Second, "behind the service"},
-		{"skewed", -3 * time.Second, "ahead of the service"},
+		{999 * ms, 0, 0, "", "agrees with the service within 0.6 s"},
+		{900 * ms, time.Second, 0, "", "agrees with the service within 0.6 s"},
+		{899 * ms, time.Second, 0, "", "0.6 s behind the service (± 0.6 s)"},
+		{100 * ms, -time.Second, 0, "", "agrees with the service within 0.6 s"},
+		{500 * ms, -time.Second, 0, "", "1 s ahead of the service (± 0.6 s)"},
+		{501 * ms, -time.Second, 0, "skewed", "1 s ahead of the service (± 0.6 s)"},
+		{500 * ms, 3 * time.Second, 0, "skewed", "3 s behind the service (± 0.6 s)"},
+		{500 * ms, 5 * time.Second, 0, "skewed", "5 s behind the service (± 0.6 s)"},
+		{499 * ms, 5 * time.Second, 0, "wrong", "5 s behind the service (± 0.6 s)"},
+		{500 * ms, -5 * time.Second, 0, "skewed", "5 s ahead of the service (± 0.6 s)"},
+		{500 * ms, 30 * time.Second, 0, "wrong", "30 s behind the service (± 0.6 s)"},
+		{500 * ms, -30 * time.Second, 0, "wrong", "30 s ahead of the service (± 0.6 s)"},
+		// The service has dated the response in the middle of the round trip.
+		{500 * ms, time.Second, 2 * time.Second, "", "agrees with the service within 1.6 s"},
+		{500 * ms, 3 * time.Second, 2 * time.Second, "skewed", "2 s behind the service (± 1.6 s)"},
+		{500 * ms, time.Second, 100 * ms, "", "1 s behind the service (± 0.6 s)"},
+		{500 * ms, time.Second, 200 * ms, "", "0.9 s behind the service (± 0.7 s)"},
 	} {
-		t.Run(row.problem+" "+row.detail, func(t *testing.T) {
+		t.Run(fmt.Sprint(row.clock, " ", row.date, " ", row.took), func(t *testing.T) {
 			t.Parallel()
-			_, env := behind(t, func(h http.Header) { h.Set("Date", time.Now().Add(row.offset).UTC().Format(http.TimeFormat)) })
+			p := newProgram(nil)
+			clock := stopClock(p, second.Add(row.clock))
+			_, env := behind(t, func(h http.Header) {
+				clock.move(row.took)
+				h.Set("Date", second.Add(row.date).UTC().Format(http.TimeFormat))
+			})
+			p.getenv = func(name string) string { return env[name] }
 
-			got := doctorJSON(t, env, "-only", "clock")
+			got := p.doctorJSON(t, t.Context(), "-only", "clock")
 
-			got.wantProblem(t, "clock", row.problem, row.detail)
+			if row.problem == "" {
+				got.wantOK(t, "clock")
+			} else {
+				got.wantProblem(t, "clock", row.problem, "")
+			}
+			if detail := got.row(t, "clock").Detail; detail != row.detail {
+				t.Errorf("detail = %q, want %q", detail, row.detail)
+			}
 		})
 	}
 	t.Run("from a cache", func(t *testing.T) {
@@ -498,22 +522,44 @@ func TestDoctor_SanitizesServerText(t *testing.T) {
 	}
 }
 
-// hangingAddress returns the address of a server that accepts connections and sends nothing.
-func hangingAddress(t *testing.T) string {
+// hangingAddress returns the address of a server that responds nothing. It calls received when a
+// connection has sent something.
+func hangingAddress(t *testing.T, received func()) string {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0") // the kernel accepts
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { listener.Close() })
+	var connections sync.WaitGroup
+	connections.Go(func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			connections.Go(func() {
+				conn.Read(make([]byte, 1))
+				received()
+				io.Copy(io.Discard, conn) // until the program disconnects
+				conn.Close()
+			})
+		}
+	})
+	t.Cleanup(func() {
+		listener.Close()
+		connections.Wait()
+	})
 	return listener.Addr().String()
 }
 
 func TestDoctor_HangingTLS(t *testing.T) {
 	t.Parallel()
-	url := "https://" + hangingAddress(t)
+	p := newProgram(nil)
+	clock := stopClock(p, time.Now())
+	url := "https://" + hangingAddress(t, func() { clock.move(500 * time.Millisecond) })
+	p.getenv = func(name string) string { return map[string]string{baseURLVariable: url}[name] }
 
-	got := doctorJSON(t, map[string]string{baseURLVariable: url}, "-only", "base-url", "-only", "callback", "-callback-url", url, "-timeout", "500ms")
+	got := p.doctorJSON(t, t.Context(), "-only", "base-url", "-only", "callback", "-callback-url", url, "-timeout", "500ms")
 
 	got.wantOK(t, "base-url-connection")
 	got.wantProblem(t, "base-url-tls", "timeout", "overloaded, or blocked by a firewall")
@@ -523,9 +569,12 @@ func TestDoctor_HangingTLS(t *testing.T) {
 
 func TestDoctor_HangingProxy(t *testing.T) {
 	t.Parallel()
-	env := map[string]string{baseURLVariable: "https://service.example.com", "HTTPS_PROXY": "http://user:the-password@" + hangingAddress(t)}
+	var clock *stoppedClock
+	address := hangingAddress(t, func() { clock.move(500 * time.Millisecond) })
+	p := newProgram(map[string]string{baseURLVariable: "https://service.example.com", "HTTPS_PROXY": "http://user:the-password@" + address})
+	clock = stopClock(p, time.Now())
 
-	got := doctorJSON(t, env, "-only", "base-url", "-only", "callback", "-callback-url", "https://127.0.0.2/callbacks", "-timeout", "500ms")
+	got := p.doctorJSON(t, t.Context(), "-only", "base-url", "-only", "callback", "-callback-url", "https://127.0.0.2/callbacks", "-timeout", "500ms")
 
 	got.wantProblem(t, "base-url-proxy", "timeout", "no response to CONNECT")
 	got.wantSkipped(t, "base url proxy failed", "base-url-connection", "base-url-tls", "base-url-response")
@@ -536,25 +585,28 @@ func TestDoctor_HangingKeySet(t *testing.T) {
 	t.Parallel()
 	srv, env := newService(t)
 	ca := newAuthority(t, "Test CA")
-	next := front(t, srv, func(http.Header) {})
-	env[baseURLVariable] = serveTLS(t, ca.issue(t, longValidity, "127.0.0.1"), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	p := newProgram(env)
+	clock := stopClock(p, time.Now())
+	next := front(t, srv, func(h http.Header) { h.Set("Date", clock.now().UTC().Format(http.TimeFormat)) })
+	env[baseURLVariable] = serveTLS(t, ca.issue(t, longValidity, "127.0.0.1"), func(w http.ResponseWriter, r *http.Request) {
 		switch {
 		case strings.HasSuffix(r.URL.Path, "/jwks.json"):
+			clock.move(3 * time.Second)
 			<-r.Context().Done()
 			return
 		case r.Method == http.MethodGet && r.URL.Path == "/oauth2/v1/token" && r.Header.Get("Authorization") != "":
 			t.Error("the GET request to the token endpoint contains credentials")
 		}
-		next.ServeHTTP(w, r)
-	}))
+		next(w, r)
+	})
 	env[caFileVariable] = ca.file
 
-	all := doctorJSON(t, env, "-timeout", "3s")
-	clock := doctorJSON(t, env, "-only", "clock", "-timeout", "3s")
+	all := p.doctorJSON(t, t.Context(), "-timeout", "3s")
+	only := p.doctorJSON(t, t.Context(), "-only", "clock", "-timeout", "3s")
 
 	all.wantOK(t, "base-url-tls", "base-url-response", "clock", "credentials-token", "credentials-scopes")
 	all.wantProblem(t, "key-set", "unavailable", "no response before the timeout")
-	clock.wantOK(t, "clock")
+	only.wantOK(t, "clock")
 	if detail := all.row(t, "base-url-response").Detail; !strings.Contains(detail, "no response to the request for the key set") {
 		t.Errorf("detail of base-url-response = %q, want the key set as the cause", detail)
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -11,6 +12,7 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"maps"
 	"math/big"
 	"net"
 	"net/http"
@@ -43,12 +45,18 @@ type doctorOutput struct {
 // doctorJSON runs doctor with -json. The output must not contain a secret of env.
 func doctorJSON(t *testing.T, env map[string]string, args ...string) doctorOutput {
 	t.Helper()
-	got := runProgram(t, env, "", append([]string{"doctor", "-json"}, args...)...)
+	return newProgram(env).doctorJSON(t, t.Context(), args...)
+}
+
+// doctorJSON runs doctor with -json. The output must not contain a secret of the environment.
+func (p *program) doctorJSON(t *testing.T, ctx context.Context, args ...string) doctorOutput {
+	t.Helper()
+	got := p.runCommand(ctx, append([]string{"doctor", "-json"}, args...)...)
 	output := doctorOutput{code: got.code, text: got.stdout}
 	if err := json.Unmarshal([]byte(got.stdout), &output); err != nil {
-		t.Fatalf("doctor %q: exit code %d, stderr: %s", args, got.code, got.stderr)
+		t.Fatalf("doctor %q: %v, exit code %d, stdout: %s\nstderr: %s", args, err, got.code, got.stdout, got.stderr)
 	}
-	if secret := env[clientSecretVariable]; secret != "" && strings.Contains(got.stdout, secret) {
+	if secret := p.getenv(clientSecretVariable); secret != "" && strings.Contains(got.stdout, secret) {
 		t.Errorf("the output contains the client secret: %s", got.stdout)
 	}
 	return output
@@ -109,24 +117,31 @@ type authority struct {
 
 func newAuthority(t *testing.T, name string) *authority {
 	t.Helper()
+	a := &authority{certificate: &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, IsCA: true, BasicConstraintsValid: true,
+		NotBefore: time.Now().Add(-24 * time.Hour), NotAfter: time.Now().Add(24 * time.Hour), KeyUsage: x509.KeyUsageCertSign,
+	}}
+	var der []byte
+	der, a.key = a.sign(t, a.certificate)
+	a.file = writeFile(t, string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})))
+	return a
+}
+
+// sign returns a certificate with a new key. The first one that an authority signs is its own.
+func (a *authority) sign(t *testing.T, template *x509.Certificate) (der []byte, key *ecdsa.PrivateKey) {
+	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)
 	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, IsCA: true, BasicConstraintsValid: true,
-		NotBefore: time.Now().Add(-24 * time.Hour), NotAfter: time.Now().Add(24 * time.Hour), KeyUsage: x509.KeyUsageCertSign,
+	signer := a.key
+	if signer == nil {
+		signer = key
 	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	if err != nil {
+	if der, err = x509.CreateCertificate(rand.Reader, template, a.certificate, key.Public(), signer); err != nil {
 		t.Fatal(err)
 	}
-	certificate, err := x509.ParseCertificate(der)
-	if err != nil {
-		t.Fatal(err)
-	}
-	text := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
-	return &authority{certificate, key, writeFile(t, string(text))}
+	return der, key
 }
 
 // issue returns a certificate for hosts that is valid for a period from now, or expired if that is
@@ -144,21 +159,14 @@ func (a *authority) issue(t *testing.T, validity time.Duration, hosts ...string)
 			template.DNSNames = append(template.DNSNames, host)
 		}
 	}
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, a.certificate, key.Public(), a.key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	der, key := a.sign(t, template)
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
 }
 
 const longValidity = 90 * 24 * time.Hour
 
 // serveTLS serves handler with a certificate, and returns the base URL.
-func serveTLS(t *testing.T, certificate tls.Certificate, handler http.Handler) string {
+func serveTLS(t *testing.T, certificate tls.Certificate, handler http.HandlerFunc) string {
 	t.Helper()
 	srv := httptest.NewUnstartedServer(handler)
 	srv.TLS = &tls.Config{Certificates: []tls.Certificate{certificate}}
@@ -169,7 +177,7 @@ func serveTLS(t *testing.T, certificate tls.Certificate, handler http.Handler) s
 }
 
 // front returns a reverse proxy for the fake that changes its responses.
-func front(t *testing.T, srv *sandboxfake.Server, change func(http.Header)) http.Handler {
+func front(t *testing.T, srv *sandboxfake.Server, change func(http.Header)) http.HandlerFunc {
 	t.Helper()
 	target, err := url.Parse(srv.URL())
 	if err != nil {
@@ -184,10 +192,10 @@ func front(t *testing.T, srv *sandboxfake.Server, change func(http.Header)) http
 		},
 		ErrorLog: discardLog,
 	}
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	return func(w http.ResponseWriter, r *http.Request) {
 		w.Header()["Date"] = nil // only that of the fake
 		proxy.ServeHTTP(w, r)
-	})
+	}
 }
 
 // behind returns the environment for a fake behind a reverse proxy that changes its responses.
@@ -202,12 +210,8 @@ func behind(t *testing.T, change func(http.Header)) (*sandboxfake.Server, map[st
 
 // with returns a copy of env with a variable.
 func with(env map[string]string, name, value string) map[string]string {
-	changed := map[string]string{name: value}
-	for k, v := range env {
-		if k != name {
-			changed[k] = v
-		}
-	}
+	changed := maps.Clone(env)
+	changed[name] = value
 	return changed
 }
 
@@ -299,45 +303,29 @@ func TestDoctor_Warnings(t *testing.T) {
 
 func TestDoctor_Interrupted(t *testing.T) {
 	t.Parallel()
-	ctx, cancel := contextWithCancel(t)
+	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	var stdout, stderr strings.Builder
-	p := newProgram(nil)
-	p.stdout, p.stderr = &stdout, &stderr
 
-	code := p.run(ctx, []string{"doctor"})
+	got := newProgram(nil).runCommand(ctx, "doctor")
 
-	if code != exitError || !strings.Contains(stderr.String(), "idverify: doctor: interrupted") ||
-		!strings.Contains(stdout.String(), "\n0 ok, 0 warnings, 0 failed, 12 skipped\n") {
-		t.Errorf("exit code %d, stdout:\n%s%s", code, stdout.String(), stderr.String())
-	}
+	got.expect(t, exitError, []string{"\n0 ok, 0 warnings, 0 failed, 12 skipped\n"}, []string{"idverify: doctor: interrupted"})
 }
 
 // A document of an interrupted run must not look like that of a complete one.
 func TestDoctor_InterruptedJSON(t *testing.T) {
 	t.Parallel()
-	ctx, cancel := contextWithCancel(t)
+	ctx, cancel := context.WithCancel(t.Context())
 	ca := newAuthority(t, "Test CA")
-	hang := func(_ http.ResponseWriter, r *http.Request) {
+	env := map[string]string{clientIDVariable: "id", clientSecretVariable: "secret-of-id", caFileVariable: ca.file}
+	env[baseURLVariable] = serveTLS(t, ca.issue(t, longValidity, "127.0.0.1"), func(_ http.ResponseWriter, r *http.Request) {
 		cancel()
 		<-r.Context().Done()
-	}
-	env := map[string]string{
-		baseURLVariable: serveTLS(t, ca.issue(t, longValidity, "127.0.0.1"), http.HandlerFunc(hang)), caFileVariable: ca.file,
-		clientIDVariable: "id", clientSecretVariable: "secret-of-id",
-	}
-	var out, errors strings.Builder
-	p := newProgram(env)
-	p.stdout, p.stderr = &out, &errors
+	})
 
-	code := p.run(ctx, []string{"doctor", "-json"})
+	got := newProgram(env).doctorJSON(t, ctx)
 
-	got := doctorOutput{code: code, text: out.String()}
-	if err := json.Unmarshal([]byte(got.text), &got); err != nil {
-		t.Fatalf("%v\n%s%s", err, got.text, errors.String())
-	}
-	if code != exitError || got.Result != "interrupted" || len(got.Checks) != 12 || got.Count[resultFailed] > 0 {
-		t.Errorf("exit code %d, want %d, the result interrupted, and all checks:\n%s", code, exitError, got.text)
+	if got.code != exitError || got.Result != "interrupted" || len(got.Checks) != 12 || got.Count[resultFailed] > 0 {
+		t.Errorf("exit code %d, want %d, the result interrupted, and all checks:\n%s", got.code, exitError, got.text)
 	}
 	got.wantOK(t, "config-base-url", "config-credentials")
 	got.wantSkipped(t, "because doctor was interrupted", "base-url-response", "clock", "credentials-token", "credentials-mode", "key-set")
@@ -405,7 +393,7 @@ func TestDoctorChecks_Documented(t *testing.T) {
 	t.Parallel()
 	var checks []string
 	problems := make(map[string][]string)
-	for _, row := range tableRows(docSection(t, "### Checks of doctor")) {
+	for _, row := range tableRows(pageSection(t, "### Checks of doctor")) {
 		for _, check := range spans(row[0]) {
 			checks = append(checks, check)
 			problems[check] = spans(row[2])
@@ -459,7 +447,7 @@ func TestDoctorJSON_Documented(t *testing.T) {
 	}
 
 	var got [][]string
-	for line := range strings.Lines(docSection(t, "### JSON of doctor")) {
+	for line := range strings.Lines(pageSection(t, "### JSON of doctor")) {
 		if cells := strings.Split(line, "|"); len(cells) == 4 && strings.Contains(cells[2], "`") {
 			got = append(got, spans(cells[2]))
 		}
@@ -473,7 +461,7 @@ func TestDoctorJSON_Documented(t *testing.T) {
 // The arguments of the Kubernetes example must be valid.
 func TestDoctorJob_Documented(t *testing.T) {
 	t.Parallel()
-	match := regexp.MustCompile(`(?m)^ +command: (\[.*\])$`).FindStringSubmatch(docSection(t, "### Kubernetes"))
+	match := regexp.MustCompile(`(?m)^ +command: (\[.*\])$`).FindStringSubmatch(pageSection(t, "### Kubernetes"))
 	if match == nil {
 		t.Fatal("the example has no command")
 	}

@@ -58,7 +58,7 @@ func (e *examination) run(ctx context.Context) int {
 	if err := receiver.Validate(); err != nil {
 		return e.misused("examine", forCommand(err))
 	}
-	server, err := serveKeys(keyServerConfig{addr: e.keys, names: e.keysNames, plain: e.keysHTTP, caFile: e.caFile, now: time.Now()}, receiver.Keys)
+	server, err := serveKeys(keyServerConfig{addr: e.keys, names: e.keysNames, plain: e.keysHTTP, caFile: e.caFile, now: e.now()}, receiver.Keys)
 	if err != nil {
 		return e.unable("examine", err)
 	}
@@ -84,7 +84,10 @@ func (e *examination) run(ctx context.Context) int {
 	case err != nil:
 		fmt.Fprintf(e.stderr, "The examination ended early: %v\n", forCommand(err))
 	}
-	if err := e.writeReport(e.report, withHandshakes(report, server.untrusted())); err != nil {
+	// The examination may have been interrupted, which must not change the causes in its report.
+	settled, cancel := e.withTimeout(context.WithoutCancel(ctx), handshakePatience)
+	defer cancel()
+	if err := e.writeReport(e.report, withHandshakes(report, server.untrusted(settled))); err != nil {
 		return e.unable("examine", fmt.Errorf("write the report: %w", err))
 	}
 	switch {
@@ -403,7 +406,7 @@ func (e *examination) rules() []receivertest.Rule {
 func (e *examination) newReceiver() (r receivertest.Receiver, err error) {
 	r = receivertest.Receiver{
 		Kind: e.kind(), URL: e.url.String(), Addr: e.addr, Header: e.header,
-		Strict: e.strict, Only: e.only,
+		Strict: e.strict, Only: e.only, Now: e.now,
 	}
 	if !e.redirect {
 		r.CallbackHeader, r.Base64Digest = e.callbackHeader, e.digest != hexDigest

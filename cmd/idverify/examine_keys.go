@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -102,21 +103,25 @@ func (l *handshakeLog) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// untrusted returns the number of clients that did not trust the certificate.
-func (s *keyServer) untrusted() int {
-	count := func() (untrusted, pending int) {
+// handshakePatience is how long an examination waits at its end for TLS handshakes: a client may
+// report its error before its alert has arrived at the key server.
+const handshakePatience = time.Second
+
+// untrusted returns the number of clients that did not trust the certificate. It waits for
+// handshakes that have not ended, until ctx is done.
+func (s *keyServer) untrusted(ctx context.Context) int {
+	for {
 		s.log.mu.Lock()
-		defer s.log.mu.Unlock()
-		return s.log.untrusted, len(s.log.pending)
-	}
-	// A client may report its error before the alert has arrived here.
-	for end := time.Now().Add(time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
-		if _, pending := count(); pending == 0 {
-			break
+		untrusted, pending := s.log.untrusted, len(s.log.pending)
+		s.log.mu.Unlock()
+		if pending == 0 || ctx.Err() != nil {
+			return untrusted
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(10 * time.Millisecond):
 		}
 	}
-	untrusted, _ := count()
-	return untrusted
 }
 
 // close ends the connections and removes the temporary file.

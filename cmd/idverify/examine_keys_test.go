@@ -4,7 +4,6 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
-	"errors"
 	"io"
 	"net"
 	"net/http"
@@ -46,44 +45,34 @@ func peerCertificate(t *testing.T, s *keyServer, host string, now time.Time) (*x
 	return conn.ConnectionState().PeerCertificates[0], nil
 }
 
-func TestServeKeys_CertificateHosts(t *testing.T) {
+func TestServeKeys_Certificate(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
 	s := startKeys(t, keyServerConfig{addr: "127.0.0.1:0", names: []string{"host.docker.internal", "192.0.2.7"}, now: now})
 
 	for _, row := range []struct {
 		host string
+		age  time.Duration
 		want bool
 	}{
-		{"127.0.0.1", true},
-		{"::1", true},
-		{"localhost", true},
-		{"host.docker.internal", true},
-		{"192.0.2.7", true},
-		{"192.0.2.8", false},
-		{"shop.example.com", false},
+		{"127.0.0.1", 0, true},
+		{"::1", 0, true},
+		{"localhost", 0, true},
+		{"host.docker.internal", 0, true},
+		{"192.0.2.7", 0, true},
+		{"192.0.2.8", 0, false},
+		{"shop.example.com", 0, false},
+		{"localhost", -2 * time.Hour, false},
+		{"localhost", -30 * time.Minute, true},
+		{"localhost", 23 * time.Hour, true},
+		{"localhost", 25 * time.Hour, false},
 	} {
-		if _, err := peerCertificate(t, s, row.host, now); (err == nil) != row.want {
-			t.Errorf("certificate for %s: error = %v, want valid: %t", row.host, err, row.want)
+		if _, err := peerCertificate(t, s, row.host, now.Add(row.age)); (err == nil) != row.want {
+			t.Errorf("certificate for %s after %v: error = %v, want valid: %t", row.host, row.age, err, row.want)
 		}
 	}
 	if want := "https://host.docker.internal:"; !strings.HasPrefix(s.base, want) {
 		t.Errorf("URL = %s, want one that begins with %s", s.base, want)
-	}
-}
-
-func TestServeKeys_CertificateExpiry(t *testing.T) {
-	t.Parallel()
-	now := time.Now()
-	s := startKeys(t, keyServerConfig{addr: "127.0.0.1:0", now: now})
-
-	for _, row := range []struct {
-		age  time.Duration
-		want bool
-	}{{-2 * time.Hour, false}, {-30 * time.Minute, true}, {23 * time.Hour, true}, {25 * time.Hour, false}} {
-		if _, err := peerCertificate(t, s, "localhost", now.Add(row.age)); (err == nil) != row.want {
-			t.Errorf("certificate after %v: error = %v, want valid: %t", row.age, err, row.want)
-		}
 	}
 }
 
@@ -138,62 +127,6 @@ func TestServeKeys_CAFile(t *testing.T) {
 	}
 	if plain.caFile != "" || !strings.HasPrefix(plain.base, "http://127.0.0.1:") {
 		t.Errorf("with plain HTTP: URL %s, CA file %q", plain.base, plain.caFile)
-	}
-}
-
-func TestServeKeys_Unable(t *testing.T) {
-	t.Parallel()
-	used := startKeys(t, keyServerConfig{addr: "127.0.0.1:0", plain: true})
-
-	_, portErr := serveKeys(keyServerConfig{addr: strings.TrimPrefix(used.base, "http://")}, http.NotFoundHandler())
-	_, fileErr := serveKeys(keyServerConfig{addr: "127.0.0.1:0", caFile: filepath.Join(t.TempDir(), "missing", "ca.pem"), now: time.Now()}, http.NotFoundHandler())
-
-	if portErr == nil || !strings.Contains(portErr.Error(), "-keys") {
-		t.Errorf("port in use: error = %v, want one that names -keys", portErr)
-	}
-	if fileErr == nil || !strings.Contains(fileErr.Error(), "-ca-file") {
-		t.Errorf("missing directory: error = %v, want one that names -ca-file", fileErr)
-	}
-}
-
-func TestServeKeys_CAFileNotRegular(t *testing.T) {
-	t.Parallel()
-	dir, err := os.MkdirTemp("", "ca")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { os.RemoveAll(dir) })
-	socket, link, dangling := filepath.Join(dir, "s"), filepath.Join(dir, "link"), filepath.Join(dir, "dangling")
-	listener, err := net.Listen("unix", socket)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer listener.Close()
-	if err := errors.Join(os.Symlink(socket, link), os.Symlink(filepath.Join(dir, "missing"), dangling)); err != nil {
-		t.Fatal(err)
-	}
-	serve := func(path string) error {
-		s, err := serveKeys(keyServerConfig{addr: "127.0.0.1:0", caFile: path, now: time.Now()}, http.NotFoundHandler())
-		if err == nil {
-			s.close()
-		}
-		return err
-	}
-
-	for _, path := range []string{socket, link, dir} {
-		before, beforeErr := os.Lstat(path)
-
-		err := serve(path)
-
-		if err == nil || !strings.Contains(err.Error(), "not a regular file (set -ca-file") {
-			t.Errorf("-ca-file %s: error = %v, want not a regular file", path, err)
-		}
-		if after, err := os.Lstat(path); beforeErr != nil || err != nil || after.Mode() != before.Mode() || !os.SameFile(before, after) {
-			t.Errorf("-ca-file %s replaced it: %v", path, err)
-		}
-	}
-	if err := serve(dangling); err != nil {
-		t.Errorf("a symbolic link to nothing must be replaced: %v", err)
 	}
 }
 

@@ -2,12 +2,10 @@ package main
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
-	"encoding/pem"
 	"encoding/xml"
 	"errors"
 	"flag"
@@ -15,7 +13,6 @@ import (
 	"go/parser"
 	gotoken "go/token"
 	"io"
-	"log"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -36,7 +33,10 @@ import (
 )
 
 // keySet is the announced key set of an examination.
-type keySet struct{ url, caFile string }
+type keySet struct {
+	url, caFile string
+	now         func() time.Time // the clock of the examination
+}
 
 // jwks returns the key set of an examination, for a receiver.
 func (k keySet) jwks(t *testing.T) *signature.JWKS {
@@ -58,7 +58,13 @@ func (k keySet) jwks(t *testing.T) *signature.JWKS {
 // receiver returns a correct receiver of callbacks for a host.
 func (k keySet) receiver(t *testing.T, host string) http.Handler {
 	t.Helper()
-	verifier, err := signature.NewVerifier(k.jwks(t), []string{host}, nil)
+	return accepting(t, k.jwks(t), host, &signature.VerifierOptions{Now: k.now})
+}
+
+// accepting returns a receiver of callbacks with a verifier.
+func accepting(t *testing.T, keys signature.KeySource, host string, opts *signature.VerifierOptions) http.Handler {
+	t.Helper()
+	verifier, err := signature.NewVerifier(keys, []string{host}, opts)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -68,38 +74,19 @@ func (k keySet) receiver(t *testing.T, host string) http.Handler {
 // acceptAll is a receiver that verifies nothing.
 func acceptAll(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }
 
-// announcement is the stderr of an examination. It calls announced once the key set is printed.
-type announcement struct {
-	announced func(keySet)
-
-	mu   sync.Mutex
-	text bytes.Buffer
-	done bool
-}
-
-var announcedKeys = regexp.MustCompile(`(?s)  key set   (\S+)\n(?:  CA file   (\S+)\n.*?)?  host `)
-
-func (a *announcement) Write(p []byte) (int, error) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.text.Write(p)
-	if m := announcedKeys.FindStringSubmatch(a.text.String()); m != nil && !a.done {
-		a.done = true
-		if a.announced != nil {
-			a.announced(keySet{m[1], m[2]})
-		}
-	}
-	return len(p), nil
-}
+// announcement is written to stderr before an examination begins.
+const announcement = `(?s)  key set   (\S+)\n(?:  CA file   (\S+)\n.*?)?  host `
 
 // runExamine runs "idverify examine -keys 127.0.0.1:0" with args. announced is called when the key
-// set is known.
+// set is known. The clock of the examination stands still: a receiver must not reject a message
+// because the machine is busy.
 func runExamine(ctx context.Context, announced func(keySet), args ...string) result {
-	var stdout bytes.Buffer
-	stderr := &announcement{announced: announced}
-	p := &program{stdin: strings.NewReader(""), stdout: &stdout, stderr: stderr, getenv: func(string) string { return "" }}
-	code := p.run(ctx, append([]string{"examine", "-keys", "127.0.0.1:0"}, args...))
-	return result{code, stdout.String(), stderr.text.String()}
+	p := newProgram(nil)
+	clock := stopClock(p, time.Now())
+	if announced != nil {
+		p.stderr = watch(announcement, func(m []string) { announced(keySet{m[1], m[2], clock.now}) })
+	}
+	return p.runCommand(ctx, append([]string{"examine", "-keys", "127.0.0.1:0"}, args...)...)
 }
 
 // lateHandler is a handler that is set after its server has started.
@@ -331,6 +318,8 @@ func TestExamine_Unable(t *testing.T) {
 		{"port of the key set in use", []string{"-keys", strings.TrimPrefix(used.URL, "http://"), used.URL}, "address already in use (choose another address with -keys"},
 		{"receiver does not listen", []string{"-timeout", "0", "http://" + unusedAddress}, "connection refused (start it, compare its port with that of the URL or -addr"},
 		{"CA file", []string{"-ca-file", missing, used.URL}, "write the CA file"},
+		{"another CA file", []string{"-ca-file", missing, used.URL}, "no such file or directory (set -ca-file to a file in a writable directory)"},
+		{"directory as CA file", []string{"-ca-file", t.TempDir(), used.URL}, "exists and is not a regular file (set -ca-file"},
 		{"receiver CA", []string{"-receiver-ca", missing, used.URL}, "-receiver-ca: "},
 		{"report", []string{"-o", missing, "-only", "callback/changed-match", used.URL}, "write the report"},
 	} {
@@ -351,8 +340,7 @@ func TestExamine_WaitsForReceiver(t *testing.T) {
 	addr := reservedAddress(t)
 	server := &http.Server{Handler: http.HandlerFunc(acceptAll)}
 	defer server.Close()
-	stderr := make(chan string, 100)
-	start := func() { // after the first connection has failed
+	start := func([]string) { // after the first connection has failed
 		listener, err := net.Listen("tcp", addr)
 		if err != nil {
 			t.Error(err)
@@ -360,21 +348,13 @@ func TestExamine_WaitsForReceiver(t *testing.T) {
 		}
 		go server.Serve(listener)
 	}
-	p := &program{stdout: io.Discard, stderr: writerFunc(func(text string) {
-		if strings.HasPrefix(text, "waiting until the receiver listens") {
-			start()
-		}
-		stderr <- text
-	})}
+	p := newProgram(nil)
+	p.stderr = watch("(?m)^waiting until the receiver listens", start)
 
-	code := p.run(t.Context(), []string{"examine", "-keys", "127.0.0.1:0", "-only", "callback/changed-match", "http://" + addr})
+	got := p.runCommand(t.Context(), "examine", "-keys", "127.0.0.1:0", "-only", "callback/changed-match", "http://"+addr)
 
-	if code != exitProblem {
-		close(stderr)
-		for text := range stderr {
-			t.Log(text)
-		}
-		t.Errorf("exit code %d, want 1", code)
+	if got.code != exitProblem {
+		t.Errorf("exit code %d, want 1\n%s", got.code, got.stderr)
 	}
 }
 
@@ -476,11 +456,7 @@ func TestExamine_UntrustedKeySet(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		verifier, err := signature.NewVerifier(keys, []string{host}, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return idverify.CallbackHandler(verifier, func(context.Context, *idverify.Callback) error { return nil })
+		return accepting(t, keys, host, nil)
 	}, "-only", "callback/valid")
 
 	if got.code != exitProblem || !strings.Contains(got.stdout, "does not trust its certificate. Start it with the CA file") || strings.Contains(got.stdout, "has not requested the key set") {
@@ -529,13 +505,10 @@ func TestExamine_Address(t *testing.T) {
 		hosts <- r.Host
 		acceptAll(w, r)
 	}))
-	server.Config.ErrorLog = log.New(io.Discard, "", 0) // the command connects without TLS while it waits
+	server.Config.ErrorLog = discardLog // the command connects without TLS while it waits
 	server.StartTLS()
 	defer server.Close()
-	ca := filepath.Join(t.TempDir(), "ca.pem")
-	if err := os.WriteFile(ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	ca := writeFile(t, certificatePEM(server))
 	u, err := url.Parse(server.URL)
 	if err != nil {
 		t.Fatal(err)
@@ -699,13 +672,6 @@ func TestExamine_Transcript(t *testing.T) {
 	t.Parallel()
 	server, handler := startReceiver(t)
 	host := strings.TrimPrefix(server.URL, "http://")
-	newReceiver := func(k keySet) {
-		verifier, err := signature.NewVerifier(k.jwks(t), []string{host}, &signature.VerifierOptions{ClockSkew: 5000 * time.Second})
-		if err != nil {
-			t.Error(err)
-		}
-		handler.set <- idverify.CallbackHandler(verifier, func(context.Context, *idverify.Callback) error { return nil })
-	}
 	keySetPort := regexp.MustCompile(`(key set +https://127\.0\.0\.1:)\d+`)
 
 	runTranscript(t, "examine", nil, func(args []string, p *program) []string {
@@ -714,7 +680,11 @@ func TestExamine_Transcript(t *testing.T) {
 			text = strings.ReplaceAll(text, host, "127.0.0.1:3000")
 			io.WriteString(terminal, keySetPort.ReplaceAllString(text, "${1}8446"))
 		})
-		p.stderr = io.MultiWriter(&announcement{announced: newReceiver}, p.stdout)
+		clock := stopClock(p, time.Now())
+		p.stderr = io.MultiWriter(watch(announcement, func(m []string) {
+			k := keySet{m[1], m[2], clock.now}
+			handler.set <- accepting(t, k.jwks(t), host, &signature.VerifierOptions{ClockSkew: 5000 * time.Second, Now: k.now})
+		}), p.stdout)
 		args = append([]string{args[0], "-keys", "127.0.0.1:0"}, args[1:]...)
 		args[len(args)-1] = strings.ReplaceAll(args[len(args)-1], "127.0.0.1:3000", host)
 		return args

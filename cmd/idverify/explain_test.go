@@ -27,7 +27,7 @@ import (
 
 func TestExplain_Captures(t *testing.T) {
 	t.Parallel()
-	keys := jwksFile(t, testKeys()[0])
+	keys := writeFile(t, jwks(testKeys()[0]))
 	for name, text := range captures(t) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -50,7 +50,7 @@ func TestExplain_Captures(t *testing.T) {
 
 func TestExplain_Redirect(t *testing.T) {
 	t.Parallel()
-	keys := jwksFile(t, testKeys()[0])
+	keys := writeFile(t, jwks(testKeys()[0]))
 	u := signedRedirect(t)
 	for name, text := range map[string]string{
 		"raw":   "GET " + u.RequestURI() + " HTTP/1.1\nHost: api.example.com\n\n",
@@ -72,7 +72,7 @@ func TestExplain_Redirect(t *testing.T) {
 
 func TestExplain_Lost(t *testing.T) {
 	t.Parallel()
-	keys := jwksFile(t, testKeys()[0])
+	keys := writeFile(t, jwks(testKeys()[0]))
 	r := signedCallback(t)
 	head := rawHead(r, "", "\n")
 	curl := "* Connected to 192.0.2.1 port 443\n" + rawHead(r, "> ", "\n") + "* upload completely sent off\n< HTTP/2 400\n"
@@ -128,7 +128,7 @@ func TestExplain_Lost(t *testing.T) {
 
 func TestExplain_Flags(t *testing.T) {
 	t.Parallel()
-	mine, other := jwksFile(t, testKeys()[0]), jwksFile(t, testKeys()[1])
+	mine, other := writeFile(t, jwks(testKeys()[0])), writeFile(t, jwks(testKeys()[1]))
 	r := signedCallback(t)
 	valid := rawHead(r, "", "\n") + capturedBody
 	r = httptest.NewRequest(http.MethodPost, "/callbacks", nil)
@@ -182,7 +182,7 @@ func TestExplain_Flags(t *testing.T) {
 
 func TestExplain_LostIsLimited(t *testing.T) {
 	t.Parallel()
-	keys := jwksFile(t, testKeys()[0])
+	keys := writeFile(t, jwks(testKeys()[0]))
 	parameters := "GET " + signedRedirect(t).RequestURI() + strings.Repeat("&a=x...", maxCapture/8) + " HTTP/1.1\nHost: api.example.com\n\n"
 	headers := rawHead(signedCallback(t), "", "\n")
 	for i := range 100 {
@@ -207,7 +207,7 @@ var inGo = regexp.MustCompile(`\(in Go, [^)]*\)`)
 // The output for a receiver in any language contains no names of this module without "in Go".
 func TestExplain_Terms(t *testing.T) {
 	t.Parallel()
-	keys := jwksFile(t, testKeys()[0])
+	keys := writeFile(t, jwks(testKeys()[0]))
 	r := signedCallback(t)
 	valid := rawHead(r, "", "\n") + capturedBody
 	for name, args := range map[string][]string{
@@ -247,7 +247,7 @@ func TestExplain_HostileValues(t *testing.T) {
 	}
 	r.RequestURI = "/x"
 	input := rawHead(r, "", "\n") + capturedBody
-	args := []string{"explain", "-jwks", jwksFile(t, testKeys()[0]), "-host", "api.example.com", "-path", path}
+	args := []string{"explain", "-jwks", writeFile(t, jwks(testKeys()[0])), "-host", "api.example.com", "-path", path}
 
 	for _, got := range []result{runProgram(t, nil, input, args...), runProgram(t, nil, input, append(args, "-json")...)} {
 		got.expect(t, exitProblem, []string{`signed for the registered path /a\u202eb`, "!\u202e"}, nil)
@@ -260,7 +260,7 @@ func TestExplain_JSON(t *testing.T) {
 	r.Host = "app"
 	var got explanation
 
-	result := runProgram(t, nil, rawHead(r, "", "\r\n")+capturedBody, "explain", "-json", "-jwks", jwksFile(t, testKeys()[0]), "-host", "api.example.com")
+	result := runProgram(t, nil, rawHead(r, "", "\r\n")+capturedBody, "explain", "-json", "-jwks", writeFile(t, jwks(testKeys()[0])), "-host", "api.example.com")
 
 	if err := json.Unmarshal([]byte(result.stdout), &got); err != nil {
 		t.Fatalf("%v\n%s%s", err, result.stdout, result.stderr)
@@ -278,11 +278,7 @@ func TestExplain_FetchesKeySet(t *testing.T) {
 		fmt.Fprint(w, jwks(testKeys()[0]))
 	}))
 	defer server.Close()
-	ca := filepath.Join(t.TempDir(), "ca.pem")
-	certificate := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
-	if err := os.WriteFile(ca, certificate, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	ca := writeFile(t, certificatePEM(server))
 	input := rawHead(signedCallback(t), "", "\n") + capturedBody
 
 	byEnvironment := runProgram(t, map[string]string{baseURLVariable: server.URL, caFileVariable: ca}, input, "explain", "-host", "api.example.com")
@@ -391,16 +387,6 @@ var testKeys = sync.OnceValue(func() []*rsa.PrivateKey {
 func jwks(key *rsa.PrivateKey) string {
 	encode := base64.RawURLEncoding.EncodeToString
 	return fmt.Sprintf(`{"keys":[{"kty":"RSA","use":"sig","alg":"RS256","kid":"key-1","n":"%s","e":"%s"}]}`+"\n", encode(key.N.Bytes()), encode(big.NewInt(int64(key.E)).Bytes()))
-}
-
-// jwksFile writes the key set to a file.
-func jwksFile(t *testing.T, key *rsa.PrivateKey) string {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), "jwks.json")
-	if err := os.WriteFile(path, []byte(jwks(key)), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return path
 }
 
 func testSigner(tb testing.TB) *signature.Signer {

@@ -37,13 +37,14 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+	"time"
 )
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	// A second signal kills the program.
 	context.AfterFunc(ctx, stop)
-	p := &program{stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr, getenv: os.Getenv, proxy: http.ProxyFromEnvironment}
+	p := &program{stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr, getenv: os.Getenv, proxy: http.ProxyFromEnvironment, now: time.Now, withTimeout: context.WithTimeout}
 	os.Exit(p.run(ctx, os.Args[1:]))
 }
 
@@ -55,12 +56,14 @@ const (
 	exitError   = 3 // the command could not run
 )
 
-// program holds the input, output and environment of a command.
+// program holds the input, output, environment and clock of a command.
 type program struct {
 	stdin          io.Reader
 	stdout, stderr io.Writer
 	getenv         func(string) string
 	proxy          func(*http.Request) (*url.URL, error) // nil for none
+	now            func() time.Time
+	withTimeout    func(context.Context, time.Duration) (context.Context, context.CancelFunc)
 }
 
 // command is a command of the program.

@@ -3,9 +3,11 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -13,8 +15,10 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/idverify/idverify-go/internal/tooltest"
 )
@@ -25,14 +29,133 @@ type result struct {
 	stdout, stderr string
 }
 
+// newProgram returns a program with environment variables and without input. It has no timeouts, so
+// that results do not depend on the load of the machine.
+func newProgram(env map[string]string) *program {
+	return &program{
+		stdin: strings.NewReader(""), getenv: func(name string) string { return env[name] }, proxy: proxyOf(env), now: time.Now,
+		withTimeout: func(ctx context.Context, _ time.Duration) (context.Context, context.CancelFunc) {
+			return context.WithCancel(ctx)
+		},
+	}
+}
+
 // runProgram runs a command with environment variables and an input.
 func runProgram(t *testing.T, env map[string]string, stdin string, args ...string) result {
 	t.Helper()
-	var stdout, stderr bytes.Buffer
 	p := newProgram(env)
-	p.stdin, p.stdout, p.stderr = strings.NewReader(stdin), &stdout, &stderr
-	code := p.run(t.Context(), args)
+	p.stdin = strings.NewReader(stdin)
+	return p.runCommand(t.Context(), args...)
+}
+
+// runCommand runs a command, whose output also goes to the writers of p, if it has any.
+func (p *program) runCommand(ctx context.Context, args ...string) result {
+	var stdout, stderr bytes.Buffer
+	once := *p
+	once.stdout, once.stderr = both(p.stdout, &stdout), both(p.stderr, &stderr)
+	code := once.run(ctx, args)
 	return result{code, stdout.String(), stderr.String()}
+}
+
+func both(w io.Writer, buffer *bytes.Buffer) io.Writer {
+	if w == nil {
+		return buffer
+	}
+	return io.MultiWriter(w, buffer)
+}
+
+// watcher is a writer that calls found once, as soon as the text so far matches an expression.
+type watcher struct {
+	expression *regexp.Regexp
+	found      func(match []string) // nil after the call
+	text       strings.Builder
+}
+
+func watch(expression string, found func(match []string)) *watcher {
+	return &watcher{expression: regexp.MustCompile(expression), found: found}
+}
+
+func (w *watcher) Write(p []byte) (int, error) {
+	w.text.Write(p)
+	if m := w.expression.FindStringSubmatch(w.text.String()); m != nil && w.found != nil {
+		found := w.found
+		w.found = nil
+		found(m)
+	}
+	return len(p), nil
+}
+
+// stoppedClock is the clock of a program that stands still until a test moves it. The timeouts of
+// the program use it, too.
+type stoppedClock struct {
+	mu       sync.Mutex // guards the fields below
+	time     time.Time
+	timeouts []*timeout // that have not ended
+}
+
+// timeout is a context that ends at a time of a stoppedClock.
+type timeout struct {
+	context.Context // of the caller
+	due             time.Time
+	done            chan struct{}
+	end             func(error)
+	err             error // set before done is closed
+}
+
+func (c *timeout) Done() <-chan struct{} { return c.done }
+
+func (c *timeout) Err() error {
+	select {
+	case <-c.done:
+		return c.err
+	default:
+		return nil
+	}
+}
+
+// stopClock gives p a clock that stands still at a time.
+func stopClock(p *program, at time.Time) *stoppedClock {
+	c := &stoppedClock{time: at}
+	p.now, p.withTimeout = c.now, c.withTimeout
+	return c
+}
+
+func (c *stoppedClock) now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.time
+}
+
+func (c *stoppedClock) withTimeout(parent context.Context, d time.Duration) (context.Context, context.CancelFunc) {
+	t := &timeout{Context: parent, done: make(chan struct{})}
+	var once sync.Once
+	t.end = func(err error) {
+		once.Do(func() {
+			t.err = err
+			close(t.done)
+		})
+	}
+	stop := context.AfterFunc(parent, func() { t.end(parent.Err()) })
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	t.due = c.time.Add(d)
+	c.timeouts = append(c.timeouts, t)
+	return t, func() {
+		stop()
+		t.end(context.Canceled)
+	}
+}
+
+// move moves the clock, and ends the timeouts that are due.
+func (c *stoppedClock) move(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.time = c.time.Add(d)
+	for _, t := range c.timeouts {
+		if !t.due.After(c.time) {
+			t.end(context.DeadlineExceeded)
+		}
+	}
 }
 
 func TestProgram_Commands(t *testing.T) {
@@ -131,7 +254,7 @@ func TestProgram_OutputNotWritten(t *testing.T) {
 	_, env := newService(t)
 	checkID, _ := create(t, env, number)
 	capture := rawHead(signedCallback(t), "", "\r\n") + capturedBody
-	explainArgs := []string{"explain", "-jwks", jwksFile(t, testKeys()[0]), "-host", "api.example.com"}
+	explainArgs := []string{"explain", "-jwks", writeFile(t, jwks(testKeys()[0])), "-host", "api.example.com"}
 	for _, row := range []struct {
 		name   string
 		args   []string
@@ -158,14 +281,13 @@ func TestProgram_OutputNotWritten(t *testing.T) {
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
-			var stderr bytes.Buffer
 			p := newProgram(env)
-			p.stdin, p.stdout, p.stderr = strings.NewReader(capture), &failingWriter{row.left, row.err}, &stderr
+			p.stdin, p.stdout = strings.NewReader(capture), &failingWriter{row.left, row.err}
 
-			code := p.run(t.Context(), row.args)
+			got := p.runCommand(t.Context(), row.args...)
 
-			if code != exitError || (row.stderr == "") != (stderr.Len() == 0) || row.stderr != "" && strings.Count(stderr.String(), row.stderr) != 1 {
-				t.Errorf("exit code %d, want %d\nstderr: %s", code, exitError, stderr.String())
+			if got.code != exitError || (row.stderr == "") != (got.stderr == "") || row.stderr != "" && strings.Count(got.stderr, row.stderr) != 1 {
+				t.Errorf("exit code %d, want %d\nstderr: %s", got.code, exitError, got.stderr)
 			}
 		})
 	}
@@ -386,16 +508,29 @@ func TestTranscript_Matches(t *testing.T) {
 	}
 }
 
-// TestProgram_SandboxEnvironment runs the commands that the program sandboxfake prints.
-func TestProgram_SandboxEnvironment(t *testing.T) {
+// TestProgram_WithSandbox runs commands against the program sandboxfake.
+func TestProgram_WithSandbox(t *testing.T) {
 	t.Parallel()
-	tooltest.Require(t, tooltest.Installed("sh", "env"), "install a POSIX shell")
 	binary := filepath.Join(t.TempDir(), "sandboxfake")
 	if output, err := exec.CommandContext(t.Context(), "go", "build", "-o", binary, "github.com/idverify/idverify-go/cmd/sandboxfake").CombinedOutput(); err != nil {
 		t.Fatalf("build sandboxfake: %v\n%s", err, output)
 	}
-	server := exec.CommandContext(t.Context(), binary, "-quiet", "-ca-file", "it's the CA.pem")
+	t.Run("printed command", func(t *testing.T) {
+		t.Parallel()
+		runPrintedCommand(t, startSandbox(t, binary, "-ca-file", "it's the CA.pem"))
+	})
+	t.Run("conform", func(t *testing.T) {
+		t.Parallel()
+		conformToAll(t, startSandbox(t, binary, "-json"))
+	})
+}
+
+// startSandbox starts the program sandboxfake, and returns its output.
+func startSandbox(t *testing.T, binary string, args ...string) *bufio.Reader {
+	t.Helper()
+	server := exec.CommandContext(t.Context(), binary, append(args, "-quiet")...)
 	server.Dir = t.TempDir()
+	server.Cancel = func() error { return server.Process.Signal(os.Interrupt) } // lets it remove its CA file
 	stdout, err := server.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -403,10 +538,14 @@ func TestProgram_SandboxEnvironment(t *testing.T) {
 	if err := server.Start(); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		server.Process.Kill()
-		server.Wait()
-	})
+	t.Cleanup(func() { server.Wait() })
+	return bufio.NewReader(stdout)
+}
+
+// runPrintedCommand runs the commands that the program sandboxfake prints.
+func runPrintedCommand(t *testing.T, stdout io.Reader) {
+	t.Helper()
+	tooltest.Require(t, tooltest.Installed("sh", "env"), "install a POSIX shell")
 	var export, command string
 	for lines := bufio.NewScanner(stdout); command == "" && lines.Scan(); {
 		switch line := lines.Text(); {
