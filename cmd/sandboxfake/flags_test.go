@@ -5,16 +5,12 @@ import (
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
-	"encoding/pem"
 	"flag"
 	"fmt"
 	"io"
-	"log"
 	"net/http"
-	"net/http/httptest"
 	"net/netip"
 	"os"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -24,35 +20,33 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func TestProgram_DigestFlag(t *testing.T) {
+func TestProgram_CallbackFlags(t *testing.T) {
 	t.Parallel()
-	for encoding, encode := range map[string]func([]byte) string{"hex": hex.EncodeToString, "base64": base64.StdEncoding.EncodeToString} {
-		t.Run(encoding, func(t *testing.T) {
+	for _, row := range []struct {
+		name, header string
+		args         []string
+		encode       func([]byte) string
+	}{
+		{"by default", "X-Service-Callback", nil, hex.EncodeToString},
+		{"hex", "X-Service-Callback", []string{"-digest", "hex"}, hex.EncodeToString},
+		{"others", "X-Acme-Callback", []string{"-digest", "base64", "-callback-header", "X-Acme-Callback"}, base64.StdEncoding.EncodeToString},
+	} {
+		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
-			_, a := startJSON(t, "-fixed-keys", "-digest", encoding)
+			_, a := startJSON(t, append(row.args, "-fixed-keys")...)
 			url, got := receive(t)
 
 			a.deliver(t, url)
 
 			callback := <-got
 			sum := sha256.Sum256(callback.body)
-			if digest := callback.header.Get("Digest"); digest != "SHA-256="+encode(sum[:]) {
-				t.Errorf("Digest = %q, want it in %s", digest, encoding)
+			if got, want := callback.header.Get("Digest"), "SHA-256="+row.encode(sum[:]); got != want {
+				t.Errorf("Digest = %q, want %q", got, want)
+			}
+			if callback.header.Get(row.header) != "phone_check" || !strings.Contains(callback.header.Get("Authorization"), " "+strings.ToLower(row.header)+" ") {
+				t.Errorf("header of the callback = %v, want a signed %s", callback.header, row.header)
 			}
 		})
-	}
-}
-
-func TestProgram_CallbackHeaderFlag(t *testing.T) {
-	t.Parallel()
-	_, a := startJSON(t, "-fixed-keys", "-callback-header", "X-Acme-Callback")
-	url, got := receive(t)
-
-	a.deliver(t, url)
-
-	callback := <-got
-	if callback.header.Get("X-Acme-Callback") != "phone_check" || !strings.Contains(callback.header.Get("Authorization"), " x-acme-callback ") {
-		t.Errorf("header of the callback = %v, want a signed X-Acme-Callback", callback.header)
 	}
 }
 
@@ -174,14 +168,8 @@ func TestProgram_NewIDsAfterResetFlag(t *testing.T) {
 
 func TestProgram_ReceiverCAFlag(t *testing.T) {
 	t.Parallel()
-	receiver := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }))
-	receiver.Config.ErrorLog = log.New(io.Discard, "", 0)
-	receiver.StartTLS()
-	t.Cleanup(receiver.Close)
-	path := filepath.Join(t.TempDir(), "receiver-ca.pem")
-	if err := os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: receiver.Certificate().Raw}), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	receiver := tlsReceiver(t)
+	path := writePEM(t, "CERTIFICATE", receiver.Certificate().Raw)
 	_, without := startJSON(t, "-fixed-keys")
 	_, with := startJSON(t, "-fixed-keys", "-receiver-ca", path)
 
@@ -284,9 +272,8 @@ func TestProgram_ControlToken(t *testing.T) {
 	if first.Token == second.Token {
 		t.Error("two runs with the same seed share a control token: it could be guessed")
 	}
-	help := startEnv(t, env, "-h")
-	if text, err := io.ReadAll(help.stdout); err != nil || len(text) == 0 || strings.Contains(string(text), inEnvironment) {
-		t.Errorf("error %v; the help text must not contain the control token: %s", err, text)
+	if _, help, _ := runToEnd(t, map[string]string{"SANDBOXFAKE_CONTROL_TOKEN": inEnvironment}, "-h"); help == "" || strings.Contains(help, inEnvironment) {
+		t.Errorf("the help text must not contain the control token: %s", help)
 	}
 }
 

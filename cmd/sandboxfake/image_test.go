@@ -4,11 +4,7 @@ import (
 	"encoding/json"
 	"encoding/pem"
 	"fmt"
-	"io"
 	"io/fs"
-	"log"
-	"net/http"
-	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -37,10 +33,7 @@ func TestImage_WithoutDocker(t *testing.T) {
 		t.Skip("root of this container cannot mount: the test requires the capability CAP_SYS_ADMIN")
 	}
 	d := readDockerfile(t)
-	receiver := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }))
-	receiver.Config.ErrorLog = log.New(io.Discard, "", 0)
-	receiver.StartTLS()
-	t.Cleanup(receiver.Close)
+	receiver := tlsReceiver(t)
 	root := d.buildImage(t, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: receiver.Certificate().Raw}))
 
 	p := startCommand(t, d.command(t, root, "127.0.0.1:0", append(d.entrypoint, "-json", "-seed", "1")))

@@ -59,14 +59,7 @@ func TestProgram_AnnouncesInspectorFirst(t *testing.T) {
 	} {
 		p := start(t, row.args...)
 
-		first, err := p.stdout.ReadString('\n')
-		if err != nil {
-			t.Fatal(err)
-		}
-		second, err := p.stdout.ReadString('\n')
-		if err != nil {
-			t.Fatal(err)
-		}
+		first, second := p.readUntil("\n"), p.readUntil("\n")
 
 		if !strings.Contains(first, "https://127.0.0.1:") || !strings.Contains(first, "/_sandbox/#token=") {
 			t.Errorf("%q: first line = %q, want the URL of the inspector", row.args, first)
@@ -83,21 +76,13 @@ func TestProgram_AnnouncesFingerprint(t *testing.T) {
 	_, a := startJSON(t)
 	block, _ := pem.Decode([]byte(readFile(t, a.CAFile)))
 	sum := sha256.Sum256(block.Bytes)
-	text := start(t, "-fixed-keys")
-	line := ""
-	for !strings.Contains(line, "project ") {
-		next, err := text.stdout.ReadString('\n')
-		if err != nil {
-			t.Fatalf("read what the program prints after %q: %v", line, err)
-		}
-		line += next
-	}
+	text := start(t, "-fixed-keys").readUntil("project ")
 
 	if want := strings.ReplaceAll(fmt.Sprintf("% X", sum), " ", ":"); a.CASHA256 != want {
 		t.Errorf("ca_sha256 = %s, want %s", a.CASHA256, want)
 	}
-	if !regexp.MustCompile(`CA certificate .*\n +fingerprint SHA-256 ([0-9A-F]{2}:){31}[0-9A-F]{2}\n`).MatchString(line) {
-		t.Errorf("output = %q, want the fingerprint below the CA certificate", line)
+	if !regexp.MustCompile(`CA certificate .*\n +fingerprint SHA-256 ([0-9A-F]{2}:){31}[0-9A-F]{2}\n`).MatchString(text) {
+		t.Errorf("output = %q, want the fingerprint below the CA certificate", text)
 	}
 }
 

@@ -144,7 +144,7 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 		_, _ = stdout.Write(openAPI)
 		return exitOK
 	case flags.healthcheck:
-		if err := checkHealth(ctx, flags.addr); err != nil {
+		if err := checkHealth(ctx, flags.addr, dialLocal); err != nil {
 			fmt.Fprintln(stderr, err)
 			return exitError
 		}
@@ -251,14 +251,14 @@ const healthTimeout = 3 * time.Second
 
 // checkHealth returns nil if the server that listens on addr is ready. addr is the server's -addr:
 // it must be an address of this machine, and its port must not be 0. An empty or unspecified host
-// means this machine, as for a listener.
-func checkHealth(ctx context.Context, addr string) error {
+// means this machine, as for a listener. dial is dialLocal, unless a test replaces it.
+func checkHealth(ctx context.Context, addr string, dial dialFunc) error {
 	if err := checkHealthAddr(addr); err != nil {
 		return fmt.Errorf("sandboxfake: health check: %w", err)
 	}
 	ctx, cancel := context.WithTimeout(ctx, healthTimeout)
 	defer cancel()
-	err := requestHealth(ctx, addr)
+	err := requestHealth(ctx, addr, dial)
 	// Remove the URL, whose host is only a placeholder.
 	if urlErr, ok := errors.AsType[*url.Error](err); ok {
 		err = urlErr.Err
@@ -285,11 +285,14 @@ func checkHealthAddr(addr string) error {
 	return err
 }
 
+// dialFunc connects to an address.
+type dialFunc func(ctx context.Context, network, addr string) (net.Conn, error)
+
 // requestHealth requests the status of the server that listens on addr.
-func requestHealth(ctx context.Context, addr string) error {
+func requestHealth(ctx context.Context, addr string, dial dialFunc) error {
 	client := &http.Client{
 		Transport: &http.Transport{
-			DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) { return dialLocal(ctx, network, addr) },
+			DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) { return dial(ctx, network, addr) },
 			// This process does not have the CA certificate, which each run generates. Any
 			// certificate is safe: the request contains no secret, and dialLocal ensures that it
 			// does not leave this machine.

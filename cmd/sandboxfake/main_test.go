@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"io"
 	"log"
 	"net"
@@ -14,7 +15,9 @@ import (
 	"runtime/debug"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/idverify/idverify-go/internal/synctest"
 	"github.com/idverify/idverify-go/internal/tooltest"
 	"github.com/idverify/idverify-go/sandboxfake"
 )
@@ -97,20 +100,7 @@ func TestProgram_ExitCode(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	dir, err := os.MkdirTemp("", "ca") // short, for the socket
-	if err != nil {
-		t.Fatal(err)
-	}
-	socket := filepath.Join(dir, "s")
-	listener, err := net.Listen("unix", socket)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { // after the parallel subtests
-		taken.Close()
-		listener.Close()
-		os.RemoveAll(dir)
-	})
+	t.Cleanup(func() { taken.Close() }) // after the parallel subtests
 	for _, row := range []struct {
 		name string
 		args []string
@@ -156,22 +146,22 @@ func TestProgram_ExitCode(t *testing.T) {
 		{"address without port", []string{"-addr", "127.0.0.1", "-fixed-keys"}, 1, "missing port"},
 		{"CA file in a missing directory", []string{"-ca-file", filepath.Join(t.TempDir(), "none", "ca.pem"), "-fixed-keys"}, 1, filepath.Join("none", "ca.pem") + " (-ca-file): no such file or directory (use the path of a file"},
 		{"directory as CA file", []string{"-ca-file", t.TempDir(), "-fixed-keys"}, 1, "exists and is not a regular file (use the path of a file"},
-		{"socket as CA file", []string{"-ca-file", socket, "-fixed-keys"}, 1, "exists and is not a regular file (use the path of a file"},
 		{"version and health check", []string{"-version", "-healthcheck"}, 2, "cannot be used together"},
 		{"version and description", []string{"-version", "-openapi"}, 2, "cannot be used together"},
 		{"description of something else", []string{"-openapi=other"}, 2, "must be -openapi or -openapi=control"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
-			p := start(t, row.args...)
 
-			p.cmd.Wait()
+			code, stdout, log := runToEnd(t, nil, row.args...)
 
-			if code := p.cmd.ProcessState.ExitCode(); code != row.code {
-				t.Errorf("exit code = %d, want %d", code, row.code)
+			if code != row.code || stdout != "" || !strings.Contains(log, row.says) {
+				t.Errorf("exit code = %d, stdout %q, output %q, want %d and %q", code, stdout, log, row.code, row.says)
 			}
-			if !strings.Contains(p.log.String(), row.says) {
-				t.Errorf("output = %q, want it to contain %q", p.log.String(), row.says)
+			if row.name == "unknown flag" || row.name == "address taken" { // the process has the same exit code
+				if code, _ := start(t, row.args...).wait(); code != row.code {
+					t.Errorf("exit code of the process = %d, want %d", code, row.code)
+				}
 			}
 		})
 	}
@@ -180,13 +170,10 @@ func TestProgram_ExitCode(t *testing.T) {
 func TestProgram_PrintsOpenAPI(t *testing.T) {
 	t.Parallel()
 	for arg, want := range map[string]string{"-openapi": string(sandboxfake.OpenAPI()), "-openapi=control": readFile(t, "openapi.json")} {
-		p := start(t, arg)
+		code, text, log := runToEnd(t, nil, arg)
 
-		text, err := io.ReadAll(p.stdout)
-		p.cmd.Wait()
-
-		if code := p.cmd.ProcessState.ExitCode(); err != nil || code != 0 || string(text) != want {
-			t.Errorf("%s: exit code %d with %d bytes, %v, want 0 with the description of %d bytes", arg, code, len(text), err, len(want))
+		if code != 0 || text != want || log != "" {
+			t.Errorf("%s: exit code %d with %d bytes and %q, want 0 with the description of %d bytes", arg, code, len(text), log, len(want))
 		}
 	}
 }
@@ -296,26 +283,15 @@ func TestProgram_QuietFlag(t *testing.T) {
 	}
 }
 
-// runProgram runs the program until it exits.
-func runProgram(t *testing.T, env []string, args ...string) (code int, stdout, stderr string) {
-	t.Helper()
-	p := startEnv(t, env, args...)
-	text, err := io.ReadAll(p.stdout)
-	if err != nil {
-		t.Fatal(err)
-	}
-	p.cmd.Wait()
-	return p.cmd.ProcessState.ExitCode(), string(text), p.log.String()
-}
-
 func TestProgram_VersionFlag(t *testing.T) {
 	t.Parallel()
 
-	code, built, log := runProgram(t, nil, "-version", "-addr", "invalid")
+	program := start(t, "-version", "-addr", "invalid")
+	code, built := program.wait()
 	run, err := exec.CommandContext(t.Context(), "go", "run", ".", "-version").Output()
 
-	if code != 0 || log != "" || err != nil {
-		t.Fatalf("exit code = %d with %q, go run: %v, want 0 without other output", code, log, err)
+	if code != 0 || program.log.String() != "" || err != nil {
+		t.Fatalf("exit code = %d with %q, go run: %v, want 0 without other output", code, program.log.String(), err)
 	}
 	for _, line := range []string{built, string(run)} {
 		if !strings.HasPrefix(line, "sandboxfake ") || !strings.HasSuffix(line, " "+runtime.Version()+" "+runtime.GOOS+"/"+runtime.GOARCH+"\n") || strings.Count(line, "\n") != 1 {
@@ -339,8 +315,8 @@ func TestProgram_HealthcheckFlag(t *testing.T) {
 			host, _, _ := net.SplitHostPort(listen)
 			addr := net.JoinHostPort(host, port)
 
-			byFlag, _, flagLog := runProgram(t, nil, "-healthcheck", "-addr", addr)
-			byEnv, stdout, log := runProgram(t, []string{"SANDBOXFAKE_ADDR=" + addr}, "-healthcheck")
+			byFlag, _, flagLog := runToEnd(t, nil, "-healthcheck", "-addr", addr)
+			byEnv, stdout, log := runToEnd(t, map[string]string{"SANDBOXFAKE_ADDR": addr}, "-healthcheck")
 
 			if byFlag != 0 || byEnv != 0 {
 				t.Errorf("exit codes = %d (%s) and %d (%s), want 0", byFlag, flagLog, byEnv, log)
@@ -378,11 +354,6 @@ func TestProgram_HealthcheckFailure(t *testing.T) {
 			io.WriteString(w, body)
 		})
 	}
-	silent, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { silent.Close() })
 	_, ready := startJSON(t, "-fixed-keys")
 	for _, row := range []struct{ name, addr, says string }{
 		{"nothing listens", "127.0.0.1:9", "refused"},
@@ -396,12 +367,11 @@ func TestProgram_HealthcheckFailure(t *testing.T) {
 		{"redirect to a ready server", serve(func(w http.ResponseWriter, r *http.Request) {
 			http.Redirect(w, r, ready.URL+r.URL.Path, http.StatusFound)
 		}), "status 302"},
-		{"no response", silent.Addr().String(), "no response within 3s"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
 
-			code, stdout, log := runProgram(t, []string{"SANDBOXFAKE_ADDR="}, "-healthcheck", "-addr", row.addr)
+			code, stdout, log := runToEnd(t, nil, "-healthcheck", "-addr", row.addr)
 
 			if code != 1 || stdout != "" || strings.Count(log, "\n") != 1 {
 				t.Errorf("exit code = %d with output %q and %q, want 1 with one line on standard error", code, stdout, log)
@@ -410,6 +380,33 @@ func TestProgram_HealthcheckFailure(t *testing.T) {
 				t.Errorf("error = %q, want it to contain %q", log, row.says)
 			}
 		})
+	}
+}
+
+func TestCheckHealth_Timeout(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+
+		err := checkHealth(t.Context(), "127.0.0.1:8443", silentServer(t, func() {}))
+
+		if waited := time.Since(began); err == nil || err.Error() != "sandboxfake: health check: no response within 3s" || waited != 3*time.Second {
+			t.Errorf("error = %v after %v, want one after 3 s", err, waited)
+		}
+	})
+}
+
+// silentServer returns a function that connects to a server that responds nothing. It calls
+// disconnected when a client has closed its connection.
+func silentServer(t *testing.T, disconnected func()) dialFunc {
+	return func(context.Context, string, string) (net.Conn, error) {
+		client, server := net.Pipe()
+		t.Cleanup(func() { client.Close() })
+		go func() {
+			io.Copy(io.Discard, server)
+			disconnected()
+		}()
+		return client, nil
 	}
 }
 
@@ -424,9 +421,9 @@ func TestProgram_HealthcheckAfterStop(t *testing.T) {
 	p, a := startJSON(t, "-addr", "127.0.0.3:0")
 	addr := strings.TrimPrefix(a.URL, "https://")
 
-	before, _, _ := runProgram(t, nil, "-healthcheck", "-addr", addr)
+	before, _, _ := runToEnd(t, nil, "-healthcheck", "-addr", addr)
 	p.stop(os.Interrupt)
-	after, _, _ := runProgram(t, nil, "-healthcheck", "-addr", addr)
+	after, _, _ := runToEnd(t, nil, "-healthcheck", "-addr", addr)
 
 	if before != 0 || after != 1 {
 		t.Errorf("exit codes = %d while the server runs and %d after it, want 0 and 1", before, after)

@@ -32,7 +32,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/idverify/idverify-go"
+	"github.com/idverify/idverify-go/internal/synctest"
 	"github.com/idverify/idverify-go/internal/tooltest"
+	"github.com/idverify/idverify-go/sandboxfake"
 	"github.com/idverify/idverify-go/signature"
 )
 
@@ -201,42 +203,45 @@ func TestProgram_MapSameResult(t *testing.T) {
 func (a announced) firstAttempt(t *testing.T, callbackURL string) map[string]any {
 	t.Helper()
 	check := a.create(t, a.token(t, a.client(t)), callbackURL)
-	a.call(t, "", http.MethodGet, strings.TrimPrefix(check["_links"].(map[string]any)["check_url"].(map[string]any)["href"].(string), a.URL), "")
-	for {
-		deliveries := a.control(t, http.MethodGet, fmt.Sprintf("deliveries?check_id=%s", check["check_id"]), "")["deliveries"].([]any)
-		if attempts := deliveries[0].(map[string]any)["attempts"].([]any); len(attempts) > 0 {
-			return attempts[0].(map[string]any)
-		}
-		a.control(t, http.MethodPost, "idle", "")
-	}
+	a.open(t, check)
+	a.control(t, http.MethodPost, "idle", "")
+	deliveries := a.control(t, http.MethodGet, fmt.Sprintf("deliveries?check_id=%s", check["check_id"]), "")["deliveries"].([]any)
+	return deliveries[0].(map[string]any)["attempts"].([]any)[0].(map[string]any)
 }
 
-// It takes 10 s, the timeout of an attempt.
-func TestProgram_MapTimeout(t *testing.T) {
+// A request to a receiver ends with the attempt of the service.
+func TestMapping_Timeout(t *testing.T) {
 	t.Parallel()
-	disconnected := make(chan struct{})
-	receiver := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		io.Copy(io.Discard, r.Body)
-		<-r.Context().Done()
-		close(disconnected)
-	}))
-	t.Cleanup(receiver.Close)
-	p, a := startJSON(t, "-fixed-keys", "-map", "shop.example.com="+addr(receiver.URL))
+	synctest.Test(t, func(t *testing.T) {
+		m, err := parseMapping("shop.example.com=127.0.0.1:3000")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var failures syncBuffer
+		disconnected := make(chan struct{})
+		srv := sandboxfake.New(t, sandboxfake.WithInMemory())
+		shop := srv.Handle(m.host, m.handler(&http.Transport{DialContext: silentServer(t, func() { close(disconnected) })}, &failures))
+		check, err := srv.Client().PhoneChecks.Create(t.Context(), idverify.PhoneCheckParams{PhoneNumber: "447700900012", CallbackURL: shop + "/callbacks"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		began := time.Now()
 
-	attempt := a.firstAttempt(t, "https://shop.example.com/callbacks")
+		if _, err := srv.Device().Open(t.Context(), check.CheckURL); err != nil {
+			t.Fatal(err)
+		}
+		delivery, err := srv.WaitDelivery(t.Context(), func(d sandboxfake.Delivery) bool { return d.Done })
+		<-disconnected
 
-	if attempt["result"] != "timed_out" || strings.Contains(p.log.String(), "-map") {
-		t.Errorf("attempt = %v, log %q, want a timeout and no failure of the receiver", attempt, p.log.String())
-	}
-	<-disconnected // the program does not wait longer than the service
+		if waited := time.Since(began); err != nil || waited != 10*time.Second || delivery.Attempts[0].Result != sandboxfake.ResultTimedOut || failures.String() != "" {
+			t.Errorf("%v after %v: delivery = %+v, log %q, want a timeout after 10 s and no failure of the receiver", err, waited, delivery, failures.String())
+		}
+	})
 }
 
 func TestProgram_MapToTLS(t *testing.T) {
 	t.Parallel()
-	receiver := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }))
-	receiver.Config.ErrorLog = log.New(io.Discard, "", 0)
-	receiver.StartTLS()
-	t.Cleanup(receiver.Close)
+	receiver := tlsReceiver(t)
 	ca := writePEM(t, "CERTIFICATE", receiver.Certificate().Raw)
 	_, port, err := net.SplitHostPort(addr(receiver.URL))
 	if err != nil {
@@ -303,10 +308,8 @@ func TestProgram_LANAddress(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	roots := x509.NewCertPool()
-	roots.AppendCertsFromPEM([]byte(readFile(t, a.CAFile)))
 
-	conn, err := tls.Dial("tcp", public.Host, &tls.Config{RootCAs: roots})
+	conn, err := tls.Dial("tcp", public.Host, &tls.Config{RootCAs: a.roots(t)})
 
 	if err != nil {
 		t.Fatalf("connect to the public URL: %v", err)
@@ -594,12 +597,11 @@ func TestProgram_TLSCertErrors(t *testing.T) {
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
-			p := start(t, "-fixed-keys", "-tls-cert", row.certificate, "-tls-key", row.key)
 
-			p.cmd.Wait()
+			code, _, log := runToEnd(t, nil, "-fixed-keys", "-tls-cert", row.certificate, "-tls-key", row.key)
 
-			if code := p.cmd.ProcessState.ExitCode(); code != 1 || !strings.Contains(p.log.String(), row.want) {
-				t.Errorf("exit code = %d, output %q, want 1 and %q", code, p.log.String(), row.want)
+			if code != 1 || !strings.Contains(log, row.want) {
+				t.Errorf("exit code = %d, output %q, want 1 and %q", code, log, row.want)
 			}
 		})
 	}
@@ -731,11 +733,9 @@ func newShop(t *testing.T, client *idverify.Client) *shop {
 func TestProgram_PublicURLCertificate(t *testing.T) {
 	t.Parallel()
 	_, a := startJSON(t, "-public-url", "https://Sandbox.example.com:0")
-	roots := x509.NewCertPool()
-	roots.AppendCertsFromPEM([]byte(readFile(t, a.CAFile)))
 	_, port, _ := strings.Cut(strings.TrimPrefix(a.URL, "https://"), ":")
 
-	conn, err := tls.Dial("tcp", strings.TrimPrefix(a.URL, "https://"), &tls.Config{RootCAs: roots, ServerName: "sandbox.example.com"})
+	conn, err := tls.Dial("tcp", strings.TrimPrefix(a.URL, "https://"), &tls.Config{RootCAs: a.roots(t), ServerName: "sandbox.example.com"})
 
 	if err != nil {
 		t.Fatalf("a client that trusts the CA file rejects the public host: %v", err)

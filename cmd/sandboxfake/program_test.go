@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -109,13 +110,18 @@ func startCommand(t *testing.T, command *exec.Cmd) *program {
 	return p
 }
 
-// stop sends a signal, waits for the program and returns its exit code and the rest of its standard
-// output.
+// stop sends a signal and waits for the program.
 func (p *program) stop(signal os.Signal) (code int, rest string) {
 	p.t.Helper()
 	if err := p.cmd.Process.Signal(signal); err != nil {
 		p.t.Fatal(err)
 	}
+	return p.wait()
+}
+
+// wait waits for the program, and returns its exit code and the rest of its standard output.
+func (p *program) wait() (code int, rest string) {
+	p.t.Helper()
 	text, err := io.ReadAll(p.stdout)
 	if err != nil {
 		p.t.Fatal(err)
@@ -126,6 +132,14 @@ func (p *program) stop(signal os.Signal) (code int, rest string) {
 		}
 	}
 	return p.cmd.ProcessState.ExitCode(), string(text)
+}
+
+// runToEnd runs the program in this process, with environment variables, until it exits.
+func runToEnd(t *testing.T, env map[string]string, args ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	var out, log syncBuffer
+	code = run(t.Context(), args, func(name string) string { return env[name] }, &out, &log)
+	return code, out.String(), log.String()
 }
 
 // announced is the line that -json prints, with its documented fields.
@@ -158,6 +172,20 @@ func startJSONEnv(t *testing.T, env []string, args ...string) (*program, announc
 	return p, p.readJSON()
 }
 
+// readUntil reads the output up to the line that contains text.
+func (p *program) readUntil(text string) string {
+	p.t.Helper()
+	output := ""
+	for !strings.Contains(output, text) {
+		line, err := p.stdout.ReadString('\n')
+		if err != nil {
+			p.t.Fatalf("the program prints %q: %v %s", output, err, p.log.String())
+		}
+		output += line
+	}
+	return output
+}
+
 // readJSON reads the line that -json prints.
 func (p *program) readJSON() announced {
 	t := p.t
@@ -179,14 +207,20 @@ func parseAnnounced(t *testing.T, line string) (a announced) {
 	return a
 }
 
-// client returns an HTTP client that trusts the program's CA certificate.
-func (a announced) client(t *testing.T) *http.Client {
+// roots returns the certificates of the CA file.
+func (a announced) roots(t *testing.T) *x509.CertPool {
 	t.Helper()
 	roots := x509.NewCertPool()
 	if !roots.AppendCertsFromPEM([]byte(readFile(t, a.CAFile))) {
 		t.Fatal("the CA file contains no certificate")
 	}
-	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}}
+	return roots
+}
+
+// client returns an HTTP client that trusts the program's CA certificate.
+func (a announced) client(t *testing.T) *http.Client {
+	t.Helper()
+	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: a.roots(t)}}
 	t.Cleanup(transport.CloseIdleConnections)
 	return &http.Client{Transport: transport, Timeout: 30 * time.Second}
 }
@@ -308,6 +342,16 @@ func receive(t *testing.T) (url string, got chan received) {
 	}))
 	t.Cleanup(server.Close)
 	return server.URL, got
+}
+
+// tlsReceiver starts a receiver with its own CA, which acknowledges every callback.
+func tlsReceiver(t *testing.T) *httptest.Server {
+	t.Helper()
+	receiver := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }))
+	receiver.Config.ErrorLog = log.New(io.Discard, "", 0)
+	receiver.StartTLS()
+	t.Cleanup(receiver.Close)
+	return receiver
 }
 
 func readFile(t *testing.T, path string) string {

@@ -6,7 +6,6 @@ import (
 	"crypto/rsa"
 	"encoding/base64"
 	"encoding/json"
-	"encoding/pem"
 	"fmt"
 	"math/big"
 	"net"
@@ -19,6 +18,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -33,8 +33,28 @@ type receiver struct {
 	stderr string // file
 }
 
-// receiverCommand returns the command that runs a receiver. Go code is built first, so that the
-// command is not the parent of the receiver.
+// placeholder returns the environment variable with the value of a placeholder.
+func placeholder(name string) string { return "RECEIVER" + name }
+
+// buildReceiver builds the receiver in Go once for all tests, and returns its path. It reads the
+// values of the placeholders from the environment.
+var buildReceiver = sync.OnceValues(func() (string, error) {
+	source, err := os.ReadFile("internal/inspector/assets/receivers/receiver.go.txt")
+	if err != nil {
+		return "", err
+	}
+	file, program := filepath.Join(buildDir, "receiver.go"), filepath.Join(buildDir, "receiver")
+	text := regexp.MustCompile(`"(__[A-Z_]+__)"`).ReplaceAllString(string(source), `os.Getenv("`+placeholder("$1")+`")`)
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		return "", err
+	}
+	if output, err := exec.Command("go", "build", "-o", program, file).CombinedOutput(); err != nil {
+		return "", fmt.Errorf("build the receiver: %w\n%s", err, output)
+	}
+	return program, nil
+})
+
+// receiverCommand returns the command that runs a receiver.
 func receiverCommand(t *testing.T, file string) []string {
 	t.Helper()
 	switch filepath.Ext(file) {
@@ -46,9 +66,9 @@ func receiverCommand(t *testing.T, file string) []string {
 		tooltest.Require(t, python != "", "run script/setup interop, which installs Python with cryptography")
 		return []string{python, file}
 	}
-	program := filepath.Join(t.TempDir(), "receiver")
-	if output, err := exec.CommandContext(t.Context(), "go", "build", "-o", program, file).CombinedOutput(); err != nil {
-		t.Fatalf("build the receiver: %v\n%s", err, output)
+	program, err := buildReceiver()
+	if err != nil {
+		t.Fatal(err)
 	}
 	return []string{program}
 }
@@ -66,11 +86,13 @@ func startReceiver(t *testing.T, a announced, name string, placeholders map[stri
 		t.Fatalf("GET %s = %d, want 200", name, status)
 	}
 	text := string(source)
-	for placeholder, value := range placeholders {
-		if !strings.Contains(text, `"`+placeholder+`"`) {
-			t.Errorf("%s does not contain %q", name, placeholder)
+	env := append(os.Environ(), "PORT=0")
+	for name, value := range placeholders {
+		if !strings.Contains(text, `"`+name+`"`) {
+			t.Errorf("the receiver does not contain %q:\n%s", name, text)
 		}
-		text = strings.ReplaceAll(text, placeholder, value)
+		text = strings.ReplaceAll(text, name, value)
+		env = append(env, placeholder(name)+"="+value)
 	}
 	file := filepath.Join(t.TempDir(), strings.TrimSuffix(name, ".txt"))
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
@@ -83,7 +105,7 @@ func startReceiver(t *testing.T, a announced, name string, placeholders map[stri
 		t.Fatal(err)
 	}
 	defer stderr.Close()
-	cmd.Env, cmd.Stderr = append(os.Environ(), "PORT=0"), stderr
+	cmd.Env, cmd.Stderr = env, stderr
 	stdout, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -102,6 +124,11 @@ func startReceiver(t *testing.T, a announced, name string, placeholders map[stri
 	}
 	r.url = url
 	return r
+}
+
+// values returns the values of the placeholders for a key set.
+func values(keySetURL, caFile string) map[string]string {
+	return map[string]string{"__JWKS_URL__": keySetURL, "__CA_FILE__": caFile, "__CALLBACK_HEADER__": "x-service-callback"}
 }
 
 // line returns the next line that the receiver prints.
@@ -185,9 +212,7 @@ func TestReceiver_PrintsReasons(t *testing.T) {
 			t.Parallel()
 			setup, keySetURL, caFile := serveKeys(t)
 			var err error
-			r := startReceiver(t, a, name, map[string]string{
-				"__JWKS_URL__": keySetURL, "__CA_FILE__": caFile, "__CALLBACK_HEADER__": "x-service-callback",
-			})
+			r := startReceiver(t, a, name, values(keySetURL, caFile))
 			if setup.URL, err = url.Parse(r.url); err != nil {
 				t.Fatal(err)
 			}
@@ -241,11 +266,7 @@ func serveKeys(t *testing.T) (setup attack.Setup, keySetURL, caFile string) {
 			setup.KeyID, base64.RawURLEncoding.EncodeToString(n), base64.RawURLEncoding.EncodeToString(e))
 	}))
 	t.Cleanup(server.Close)
-	caFile = filepath.Join(t.TempDir(), "ca.pem")
-	if err := os.WriteFile(caFile, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return setup, server.URL, caFile
+	return setup, server.URL, writePEM(t, "CERTIFICATE", server.Certificate().Raw)
 }
 
 // exchange sends a raw request and returns the status of the response.
@@ -271,9 +292,7 @@ func TestReceiver_KeySetUnavailable(t *testing.T) {
 	for _, name := range receivers {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := startReceiver(t, a, name, map[string]string{
-				"__JWKS_URL__": "https://127.0.0.1:1/.well-known/jwks.json", "__CA_FILE__": a.CAFile, "__CALLBACK_HEADER__": "x-service-callback",
-			})
+			r := startReceiver(t, a, name, values("https://127.0.0.1:1/.well-known/jwks.json", a.CAFile))
 			check := a.create(t, a.token(t, a.client(t)), r.url)
 
 			a.open(t, check)
@@ -344,9 +363,7 @@ func TestReceiver_InvalidRequests(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			_, a := startJSON(t)
-			r := startReceiver(t, a, name, map[string]string{
-				"__JWKS_URL__": a.URL + "/.well-known/jwks.json", "__CA_FILE__": a.CAFile, "__CALLBACK_HEADER__": "x-service-callback",
-			})
+			r := startReceiver(t, a, name, values(a.URL+"/.well-known/jwks.json", a.CAFile))
 
 			stalled := r.dial(t, "Content-Length: 100", "{")
 			r.dial(t, "Content-Length: 100", "{").Close()
@@ -389,9 +406,7 @@ func TestReceiver_SignedOtherShapes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			_, a := startJSON(t)
-			r := startReceiver(t, a, name, map[string]string{
-				"__JWKS_URL__": a.URL + "/.well-known/jwks.json", "__CA_FILE__": a.CAFile, "__CALLBACK_HEADER__": "x-service-callback",
-			})
+			r := startReceiver(t, a, name, values(a.URL+"/.well-known/jwks.json", a.CAFile))
 			for _, body := range bodies {
 				request, err := json.Marshal(map[string]string{"url": r.url, "product": "phone_check", "body": body})
 				if err != nil {

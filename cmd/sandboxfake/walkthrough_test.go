@@ -91,20 +91,6 @@ func startPageCommand(t *testing.T, command string) (p *program, dir string) {
 	return startCommand(t, shell), dir
 }
 
-// readUntil reads the output up to a line with the given text, and returns it.
-func (p *program) readUntil(text string) string {
-	p.t.Helper()
-	var output strings.Builder
-	for !strings.Contains(output.String(), text) {
-		line, err := p.stdout.ReadString('\n')
-		if err != nil {
-			p.t.Fatalf("the program prints %q: %v %s", output.String(), err, p.log.String())
-		}
-		output.WriteString(line)
-	}
-	return output.String()
-}
-
 // pages returns the paths of the pages for users.
 func pages(t *testing.T) []string {
 	t.Helper()
@@ -135,68 +121,53 @@ func TestSandboxPage_ControlPlane(t *testing.T) {
 	}
 }
 
-func TestWalkthrough_Curl(t *testing.T) {
-	t.Parallel()
-	tooltest.Require(t, tooltest.Installed("sh", "curl", "sed", "openssl"), "run script/setup interop, which installs curl and openssl")
-	p, a := startJSON(t)
-	script := exec.CommandContext(t.Context(), "sh", "testdata/walkthrough/walkthrough.sh")
-	script.Env = append(os.Environ(), "URL="+a.URL, "CA="+a.CAFile, "ID="+a.Project.ClientID, "SECRET="+a.Project.ClientSecret, "CONTROL="+a.Token)
-
-	output, err := script.CombinedOutput()
-
-	t.Logf("\n%s", output)
-	if err != nil || !strings.HasSuffix(string(output), "all as expected\n") {
-		t.Errorf("the walkthrough fails: %v\nlog of sandboxfake:\n%s", err, p.log.String())
-	}
-}
-
 // interopModules is where 'npm ci' installs http-signature. The tests of package signature use it
 // too.
-const interopModules = "../../signature/testdata/interop"
+const interopModules = "../../signature/testdata/interop/node_modules"
 
-func TestWalkthrough_Node(t *testing.T) {
+func TestWalkthrough(t *testing.T) {
 	t.Parallel()
-	tooltest.Require(t, tooltest.Installed("node"), "run script/setup interop, which installs Node.js")
-	modules, err := filepath.Abs(filepath.Join(interopModules, "node_modules"))
+	modules, err := filepath.Abs(interopModules)
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = os.Stat(filepath.Join(modules, "http-signature"))
-	tooltest.Require(t, err == nil, "run 'npm ci' in signature/testdata/interop")
-	p, a := startJSON(t)
-	line, err := json.Marshal(a)
-	if err != nil {
-		t.Fatal(err)
-	}
-	script := exec.CommandContext(t.Context(), "node", "testdata/walkthrough/walkthrough.js")
-	script.Stdin = strings.NewReader(string(line))
-	script.Env = append(os.Environ(), "NODE_EXTRA_CA_CERTS="+a.CAFile, "NODE_PATH="+modules)
-
-	output, err := script.CombinedOutput()
-
-	t.Logf("\n%s", output)
-	if err != nil || !strings.HasSuffix(string(output), "the forged callback is rejected\n") {
-		t.Errorf("the walkthrough fails: %v\nlog of sandboxfake:\n%s", err, p.log.String())
-	}
-}
-
-func TestWalkthrough_Python(t *testing.T) {
-	t.Parallel()
+	_, missing := os.Stat(filepath.Join(modules, "http-signature"))
 	python := tooltest.Python(t, "cryptography, requests")
-	tooltest.Require(t, python != "", "run script/setup interop, which installs Python with cryptography and requests")
-	p, a := startJSON(t)
-	line, err := json.Marshal(a)
-	if err != nil {
-		t.Fatal(err)
-	}
-	script := exec.CommandContext(t.Context(), python, "testdata/walkthrough/walkthrough.py")
-	script.Stdin = strings.NewReader(string(line))
-	script.Env = append(os.Environ(), "REQUESTS_CA_BUNDLE="+a.CAFile)
+	for _, row := range []struct {
+		file, interpreter string
+		installed         bool
+		setup             string // of the tools
+		env               func(announced) []string
+		end               string // of the output
+	}{
+		{"walkthrough.sh", "sh", tooltest.Installed("sh", "curl", "sed", "openssl"), "run script/setup interop, which installs curl and openssl", func(a announced) []string {
+			return []string{"URL=" + a.URL, "CA=" + a.CAFile, "ID=" + a.Project.ClientID, "SECRET=" + a.Project.ClientSecret, "CONTROL=" + a.Token}
+		}, "all as expected\n"},
+		{"walkthrough.js", "node", tooltest.Installed("node") && missing == nil, "run script/setup interop, which installs Node.js, and 'npm ci' in signature/testdata/interop", func(a announced) []string {
+			return []string{"NODE_EXTRA_CA_CERTS=" + a.CAFile, "NODE_PATH=" + modules}
+		}, "the forged callback is rejected\n"},
+		{"walkthrough.py", python, python != "", "run script/setup interop, which installs Python with cryptography and requests", func(a announced) []string {
+			return []string{"REQUESTS_CA_BUNDLE=" + a.CAFile}
+		}, "the forged callback is rejected\n"},
+	} {
+		t.Run(row.file, func(t *testing.T) {
+			t.Parallel()
+			tooltest.Require(t, row.installed, row.setup)
+			p, a := startJSON(t)
+			line, err := json.Marshal(a)
+			if err != nil {
+				t.Fatal(err)
+			}
+			script := exec.CommandContext(t.Context(), row.interpreter, "testdata/walkthrough/"+row.file)
+			script.Stdin = strings.NewReader(string(line))
+			script.Env = append(os.Environ(), row.env(a)...)
 
-	output, err := script.CombinedOutput()
+			output, err := script.CombinedOutput()
 
-	t.Logf("\n%s", output)
-	if err != nil || !strings.HasSuffix(string(output), "the forged callback is rejected\n") {
-		t.Errorf("the walkthrough fails: %v\nlog of sandboxfake:\n%s", err, p.log.String())
+			t.Logf("\n%s", output)
+			if err != nil || !strings.HasSuffix(string(output), row.end) {
+				t.Errorf("the walkthrough fails: %v\nlog of sandboxfake:\n%s", err, p.log.String())
+			}
+		})
 	}
 }
