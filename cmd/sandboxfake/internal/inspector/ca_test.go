@@ -19,7 +19,7 @@ import (
 
 func TestCAPage_Files(t *testing.T) {
 	t.Parallel()
-	srv := newServer(t)
+	srv := newServer(t, "")
 
 	der, file, ca := get(t, srv, "/_sandbox/ca/ca.crt"), get(t, srv, "/_sandbox/ca/ca.pem"), get(t, srv, "/_sandbox/ca")
 
@@ -48,7 +48,7 @@ func TestCAPage_Files(t *testing.T) {
 // With fixed keys, anyone could create certificates for any site.
 func TestCAPage_FixedKeys(t *testing.T) {
 	t.Parallel()
-	srv := newServer(t)
+	srv := newServer(t, "")
 	handler := inspector.New(inspector.Config{URL: srv.URL(), Client: srv.HTTPClient(), CACertPEM: srv.CACertPEM(), FixedKeys: true})
 	w := httptest.NewRecorder()
 
@@ -64,7 +64,7 @@ func TestCAPage_FixedKeys(t *testing.T) {
 func TestQRCode_Texts(t *testing.T) {
 	t.Parallel()
 	tooltest.Require(t, tooltest.Installed("zbarimg"), "run script/setup qr")
-	srv := newServer(t)
+	srv := newServer(t, "")
 	own := srv.URL()
 	for _, row := range []struct {
 		text string

@@ -20,45 +20,65 @@ import (
 
 const caFile = "/home/ada/ca.pem"
 
-// start starts a server whose inspector has the path of a CA file.
-func start(t *testing.T, openAPI string) *sandboxfake.Server {
+// newServer starts a server with the inspector.
+func newServer(t *testing.T, openAPI string, opts ...sandboxfake.Option) *sandboxfake.Server {
 	t.Helper()
-	return sandboxfake.New(t, sandboxfake.WithInMemory(), sandboxfake.WithControl(sandboxfake.ControlOptions{Page: func(s *sandboxfake.Server) http.Handler {
+	return sandboxfake.New(t, append(opts, sandboxfake.WithInMemory(), sandboxfake.WithControl(sandboxfake.ControlOptions{Page: func(s *sandboxfake.Server) http.Handler {
 		return inspector.New(inspector.Config{
 			URL:          s.URL(),
+			PublicURL:    "https://phones.sandbox.test",
 			Client:       s.HTTPClient(),
 			ControlToken: s.ControlToken(),
 			CACertPEM:    s.CACertPEM(),
 			CAFile:       caFile,
 			OpenAPI:      []byte(openAPI),
 		})
-	}}))
+	}}))...)
 }
 
-// fetched is a response without redirects.
-type fetched struct {
+// page is a response.
+type page struct {
 	status int
 	header http.Header
 	body   string
 }
 
-func fetch(t *testing.T, srv *sandboxfake.Server, method, path string, header http.Header) fetched {
+// fetch sends a request, and does not follow redirects.
+func fetch(t *testing.T, srv *sandboxfake.Server, method, path string, header http.Header) page {
 	t.Helper()
-	request, err := http.NewRequestWithContext(t.Context(), method, srv.URL()+path, nil)
+	return send(t, srv, method, path, "", header, srv.HTTPClient().Transport.RoundTrip)
+}
+
+// browse sends a request as a browser does, and follows redirects.
+func browse(t *testing.T, srv *sandboxfake.Server, method, path, body string, header http.Header) page {
+	t.Helper()
+	accepted := http.Header{"Accept": {"text/html,application/xhtml+xml,*/*;q=0.8"}}
+	maps.Copy(accepted, header)
+	return send(t, srv, method, path, body, accepted, srv.HTTPClient().Do)
+}
+
+func get(t *testing.T, srv *sandboxfake.Server, path string) page {
+	t.Helper()
+	return browse(t, srv, http.MethodGet, path, "", nil)
+}
+
+func send(t *testing.T, srv *sandboxfake.Server, method, path, body string, header http.Header, do func(*http.Request) (*http.Response, error)) page {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), method, srv.URL()+path, strings.NewReader(body))
 	if err != nil {
 		t.Fatal(err)
 	}
 	maps.Copy(request.Header, header)
-	response, err := srv.HTTPClient().Transport.RoundTrip(request)
+	response, err := do(request)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer response.Body.Close()
-	body, err := io.ReadAll(response.Body)
+	content, err := io.ReadAll(response.Body)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return fetched{response.StatusCode, response.Header, string(body)}
+	return page{response.StatusCode, response.Header, string(content)}
 }
 
 var browser = http.Header{"Accept": {"text/html,*/*;q=0.8"}}
@@ -84,7 +104,7 @@ func assetFiles(t *testing.T) map[string]string {
 
 func TestNew_Headers(t *testing.T) {
 	t.Parallel()
-	srv := start(t, "{}")
+	srv := newServer(t, "{}")
 	want := map[string]string{
 		"Content-Security-Policy":      "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'; form-action 'self'",
 		"X-Content-Type-Options":       "nosniff",
@@ -114,7 +134,7 @@ func TestNew_Headers(t *testing.T) {
 
 func TestNew_Assets(t *testing.T) {
 	t.Parallel()
-	srv := start(t, "")
+	srv := newServer(t, "")
 	types := map[string]string{".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8", ".html": "text/html; charset=utf-8", ".svg": "image/svg+xml"}
 	for name, content := range assetFiles(t) {
 		location := "/_sandbox/page/" + name
@@ -180,8 +200,8 @@ func TestNew_OpenAPI(t *testing.T) {
 	t.Parallel()
 	const location = "/_sandbox/page/openapi.json"
 
-	without := fetch(t, start(t, ""), http.MethodGet, location, browser)
-	with := fetch(t, start(t, `{"openapi":"3.1.0"}`), http.MethodGet, location, browser)
+	without := fetch(t, newServer(t, ""), http.MethodGet, location, browser)
+	with := fetch(t, newServer(t, `{"openapi":"3.1.0"}`), http.MethodGet, location, browser)
 
 	if without.status != http.StatusNotFound {
 		t.Errorf("without a description: %d, want 404", without.status)
@@ -193,7 +213,7 @@ func TestNew_OpenAPI(t *testing.T) {
 
 func TestNew_Environment(t *testing.T) {
 	t.Parallel()
-	srv := start(t, "")
+	srv := newServer(t, "")
 	token := http.Header{"Authorization": {"Bearer " + srv.ControlToken()}, "Content-Type": {"application/json"}}
 	opened := fetch(t, srv, http.MethodPost, "/_sandbox/session", token)
 	cookie, _, _ := strings.Cut(opened.header.Get("Set-Cookie"), ";")
@@ -232,7 +252,7 @@ func TestNew_Environment(t *testing.T) {
 // Requests without the token must not disclose it, credentials or local paths.
 func TestNew_DisclosesNothing(t *testing.T) {
 	t.Parallel()
-	srv := start(t, "{}")
+	srv := newServer(t, "{}")
 	paths := []string{
 		"/_sandbox/", "/_sandbox", "/_sandbox/health", "/_sandbox/session", "/_sandbox/events", "/_sandbox/page/", "/_sandbox/page/private/environment.json",
 		"/_sandbox/page/../requests", "/_sandbox/page/..%2frequests", "/_sandbox/page/%2e%2e/requests", "/_sandbox/page/..%5crequests",

@@ -41,7 +41,7 @@ func TestPhonePage_Choices(t *testing.T) {
 			for _, version := range []string{"v0.1", "v0.2"} {
 				t.Run(fmt.Sprintf("%s %s %s", product, version, row.as), func(t *testing.T) {
 					t.Parallel()
-					s := newShop(t, newServer(t), version)
+					s := newShop(t, newServer(t, ""), version)
 					path := s.create(product, row.number)
 
 					form := s.get(path)
@@ -90,7 +90,7 @@ func TestPhonePage_WithoutURLs(t *testing.T) {
 	} {
 		t.Run(row.version+" "+row.as, func(t *testing.T) {
 			t.Parallel()
-			s := newShop(t, newServer(t), row.version)
+			s := newShop(t, newServer(t, ""), row.version)
 			s.withoutURLs = true
 
 			got := s.choose(s.create(idverify.ProductPhoneCheck, "447700900012"), row.as)
@@ -108,7 +108,7 @@ func TestPhonePage_WithoutURLs(t *testing.T) {
 // Messengers and browsers request links in advance.
 func TestPhonePage_OpensOnlyByForm(t *testing.T) {
 	t.Parallel()
-	s := newShop(t, newServer(t), "v0.2")
+	s := newShop(t, newServer(t, ""), "v0.2")
 	path := s.create(idverify.ProductPhoneCheck, "447700900012")
 	form := "as=phone"
 	typed := func(header http.Header) http.Header {
@@ -154,7 +154,7 @@ func TestPhonePage_OpensOnlyByForm(t *testing.T) {
 
 func TestPhonePage_Contents(t *testing.T) {
 	t.Parallel()
-	s := newShop(t, newServer(t, sandboxfake.WithFrozenClock(frozenAt)), "v0.2")
+	s := newShop(t, newServer(t, "", sandboxfake.WithFrozenClock(frozenAt)), "v0.2")
 	path := s.create(idverify.ProductSubscriberCheck, "447700900012")
 	if err := s.srv.Advance(t.Context(), 5e9); err != nil {
 		t.Fatal(err)
@@ -188,7 +188,7 @@ func TestPhonePage_Contents(t *testing.T) {
 
 func TestPhonePage_NotOpen(t *testing.T) {
 	t.Parallel()
-	s := newShop(t, newServer(t), "v0.1")
+	s := newShop(t, newServer(t, ""), "v0.1")
 	expired, opened := s.create(idverify.ProductPhoneCheck, "447700900012"), s.create(idverify.ProductPhoneCheck, "447700900012")
 	s.srv.Expire(strings.TrimPrefix(expired, "/_sandbox/open/"))
 	if got := s.get(strings.Replace(opened, "_sandbox/open", "phone_check/v0.1/checks", 1) + "/redirect"); got.status != 200 {
@@ -228,7 +228,7 @@ func TestPhonePage_NotOpen(t *testing.T) {
 
 func TestPhonePage_DoubleTap(t *testing.T) {
 	t.Parallel()
-	s := newShop(t, newServer(t), "v0.1")
+	s := newShop(t, newServer(t, ""), "v0.1")
 	path := s.create(idverify.ProductPhoneCheck, "447700900012")
 	statuses := make([]int, 4)
 
@@ -263,7 +263,7 @@ func TestPhonePage_Fault(t *testing.T) {
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
-			s := newShop(t, newServer(t), "v0.2")
+			s := newShop(t, newServer(t, ""), "v0.2")
 			path := s.create(idverify.ProductPhoneCheck, "447700900012")
 			s.srv.Inject(sandboxfake.Match{Operation: "phone_check.open"}, row.fault)
 

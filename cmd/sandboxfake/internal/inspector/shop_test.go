@@ -96,7 +96,7 @@ func (s *shop) create(product idverify.Product, number string) string {
 // get opens a path of the server as a browser does.
 func (s *shop) get(path string) page {
 	s.t.Helper()
-	return s.browse(http.MethodGet, path, "", nil)
+	return get(s.t, s.srv, path)
 }
 
 // choose submits the form of a page.

@@ -13,7 +13,7 @@ import (
 
 func TestInspector_SavesTimeline(t *testing.T) {
 	t.Parallel()
-	srv := start(t, "")
+	srv := newServer(t, "")
 	target := srv.Handle("shop.sandbox.test", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodPost {
 			w.WriteHeader(http.StatusServiceUnavailable)
