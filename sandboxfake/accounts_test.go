@@ -23,8 +23,7 @@ func TestServer_ExactAmounts(t *testing.T) {
 	srv := consoleServer(t, sandboxfake.WithPrices(map[idverify.Product]string{idverify.ProductPhoneCheck: "0.333333"}))
 	account := srv.NewWorkspace("Shop")
 	owner := newConsoleAPI(t, srv, account.Credentials)
-	owner.want(200, http.MethodPut, workspaces+"/default/billing_account", `{"company_name":"Sandbox Ltd"}`)
-	method := owner.want(201, http.MethodPost, workspaces+"/default/payment_methods", newCard).text("payment_method_id")
+	method := owner.addCard()
 	project := account.NewProject(idverify.ProjectParams{Name: "Live", Mode: idverify.ModeLive})
 	console, client := account.Console(), project.Client()
 
@@ -175,12 +174,23 @@ func TestServer_RejectsInvalidURLs(t *testing.T) {
 	t.Parallel()
 	srv := consoleServer(t)
 	a, owner := newAPI(t, srv), newOwnerAPI(t, srv)
-	invalid := []string{
-		" ", "back", "/back", "//app.sandbox.test", "app.sandbox.test/back", "mailto:me@app.sandbox.test", "https:", "https://", "https:///back", "https://:443/back", "https:app.sandbox.test",
-		"ftp://app.sandbox.test", "javascript:alert(1)", "https://user@app.sandbox.test", "https://user:password@app.sandbox.test", "https://@app.sandbox.test",
-		"https://app.sandbox.test/#", "https://app.sandbox.test/#fragment", "https://app.sandbox.test/ä", "https://app.sandbox.test/a?b=ä",
-		" https://app.sandbox.test", "https://app.sandbox.test ", "https://app.sandbox.test/a\u007fb", "https://app.sandbox.test/a\tb", "https://app.sandbox.test:port", "https://app.sandbox.test/%zz",
-		"https://b%C3%BCcher.sandbox.test", "https://[fe80::1%25eth0]/",
+	invalid := []struct {
+		want string
+		urls []string
+	}{
+		{"must be absolute: begin with https:// or http://", []string{"back", "/back", "//app.sandbox.test", "app.sandbox.test/back"}},
+		{"must be absolute: the host is missing", []string{"https:", "https://", "https:///back", "https://:443/back", "https:app.sandbox.test"}},
+		{"must have the scheme https or http", []string{"mailto:me@app.sandbox.test", "ftp://app.sandbox.test", "javascript:alert(1)", "localhost:8080/back"}},
+		{"must not contain userinfo", []string{"https://user@app.sandbox.test", "https://user:password@app.sandbox.test", "https://@app.sandbox.test"}},
+		{"must not have a fragment", []string{"https://app.sandbox.test/#", "https://app.sandbox.test/#fragment", "https://app.sandbox.test#/here", "https://app.sandbox.test:8443#here/there"}},
+		{"must have a path and query in ASCII (percent-encode other characters)", []string{"https://app.sandbox.test/ä", "https://app.sandbox.test/a?b=ä"}},
+		{"must have a host in ASCII (write an internationalized name as punycode, xn--…)", []string{"https://אa.sandbox.test", "https://b%C3%BCcher.sandbox.test"}},
+		{"must have a host without percent escapes and zones", []string{"https://[fe80::1%25eth0]/"}},
+		{"must not contain spaces or control characters (percent-encode them)", []string{
+			" ", " https://app.sandbox.test", "https://app.sandbox.test ", "https://app.sandbox.test/a\u007fb", "https://app.sandbox.test/a\tb",
+		}},
+		{"is malformed: the host, the port or a percent escape is not valid", []string{"https://app.sandbox.test:port", "https://app.sandbox.test/%zz"}},
+		{"must have at most 2048 bytes", []string{"https://app.sandbox.test/" + strings.Repeat("u", urlLimit)}},
 	}
 	valid := []string{
 		"https://app.sandbox.test", "http://app.sandbox.test", "HTTPS://app.sandbox.test", "https://app.sandbox.test:8443/a/b?c=d&e", "https://192.0.2.1", "https://[2001:db8::1]/", "https://xn--bcher-kva.sandbox.test",
@@ -191,37 +201,48 @@ func TestServer_RejectsInvalidURLs(t *testing.T) {
 	for _, param := range []string{"check_id", "code", "error", "error_description", "authorization", "date"} {
 		added = append(added, "https://app.sandbox.test/?"+param+"=1", "https://app.sandbox.test/?a=b&"+param, fmt.Sprintf("https://app.sandbox.test/?%%%02x%s=1", param[0], param[1:]))
 	}
-	added = append(added, "https://app.sandbox.test/?a=%zz", "https://app.sandbox.test/?a;b")
 	similar := []string{"https://app.sandbox.test/?codes=1&Code=2&check-id=3", "https://app.sandbox.test/?a=code&b=date"}
 
-	post := func(field, value string) map[string]response {
-		pair := fmt.Sprintf("{%q:%q}", field, value)
-		return map[string]response{
-			"check":   a.post(phoneChecks02, fmt.Sprintf(`{"phone_number":"447700900012",%s`, pair[1:])),
-			"project": owner.post(projects, fmt.Sprintf(`{"name":%q,"configuration":{"phone_check":%s}}`, field+value, pair)),
-		}
-	}
-	expect := func(field string, values []string, status int) {
+	created := 0
+	// expect posts a check and a project with each value. A value that is invalid has a defect.
+	expect := func(field, defect string, values ...string) {
 		t.Helper()
 		for _, value := range values {
-			for where, r := range post(field, value) {
-				if r.status != status || status == 400 && r.fragment() != "bad_request" {
-					t.Errorf("%s %q of a %s: %d %s, want %d", field, value, where, r.status, r.body, status)
+			quoted, err := json.Marshal(value)
+			if err != nil {
+				t.Fatal(err)
+			}
+			pair := fmt.Sprintf("{%q:%s}", field, quoted)
+			created++
+			for where, r := range map[string]response{
+				"check":   a.post(phoneChecks02, fmt.Sprintf(`{"phone_number":"447700900012",%s`, pair[1:])),
+				"project": owner.post(projects, fmt.Sprintf(`{"name":"Shop %d","configuration":{"phone_check":%s}}`, created, pair)),
+			} {
+				switch {
+				case defect == "" && r.status != http.StatusCreated:
+					t.Errorf("%s %q of a %s: %d %s, want 201", field, value, where, r.status, r.body)
+				case defect != "" && (r.status != http.StatusBadRequest || r.fragment() != "bad_request" || r.text("detail") != field+" "+defect):
+					t.Errorf("%s %q of a %s: %d %s, want 400 and that it %s", field, value, where, r.status, r.body, defect)
 				}
 			}
 		}
 	}
 	for _, field := range []string{"callback_url", "redirect_url"} {
-		expect(field, invalid, 400)
-		expect(field, valid, 201)
+		for _, row := range invalid {
+			expect(field, row.want, row.urls...)
+		}
+		expect(field, "", valid...)
 	}
 	// Browsers encode these, and the client that sends callbacks does not.
-	encoded := []string{"https://bücher.sandbox.test", "https://app.sandbox.test/a b", "https://app.sandbox.test/?a b"}
-	expect("callback_url", encoded, 400)
-	expect("redirect_url", encoded, 201)
-	expect("redirect_url", added, 400)
-	expect("redirect_url", similar, 201)
-	expect("callback_url", added[:1], 201)
+	const host = "https://bücher.sandbox.test"
+	spaces := []string{"https://app.sandbox.test/a b", "https://app.sandbox.test/?a b"}
+	expect("callback_url", "must have a host in ASCII (write an internationalized name as punycode, xn--…)", host)
+	expect("callback_url", "must not contain spaces or control characters (percent-encode them)", spaces...)
+	expect("redirect_url", "", append(spaces, host)...)
+	expect("redirect_url", "must not have a query parameter that the service adds: check_id, code, error, error_description, authorization, date", added...)
+	expect("redirect_url", "has a malformed query", "https://app.sandbox.test/?a=%zz", "https://app.sandbox.test/?a;b")
+	expect("redirect_url", "", similar...)
+	expect("callback_url", "", added[0])
 }
 
 // A URL that is an empty text counts as absent: that of the project applies.
@@ -237,9 +258,7 @@ func TestServer_EmptyURLs(t *testing.T) {
 
 	created := product.post(phoneChecks02, `{"phone_number":"447700900055",`+urls+`}`)
 	opened := product.get(phoneChecks02 + "/" + created.text("check_id") + "/redirect")
-	if err := srv.WaitIdle(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	waitIdle(t, srv)
 	project := owner.post(projects, `{"name":"Empty","callback_url":"","configuration":{"phone_check":{`+urls+`},"subscriber_check":{`+urls+`}}}`)
 	patched := owner.call(http.MethodPatch, projects+"/"+project.text("project_id"), `[{"op":"add","path":"/callback_url","value":""},{"op":"add","path":"/configuration/phone_check","value":{`+urls+`}}]`)
 
@@ -256,46 +275,6 @@ func TestServer_EmptyURLs(t *testing.T) {
 		if r.status/100 != 2 || strings.Contains(string(r.body), "_url") {
 			t.Errorf("%s of a project = %d %s, want success without URLs", name, r.status, r.body)
 		}
-	}
-}
-
-func TestServer_DescribesInvalidURLs(t *testing.T) {
-	t.Parallel()
-	srv := consoleServer(t)
-	a, owner := newAPI(t, srv), newOwnerAPI(t, srv)
-	for _, row := range []struct{ url, want string }{
-		{"/back", "must be absolute: begin with https:// or http://"},
-		{"https:///back", "must be absolute: the host is missing"},
-		{"ftp://app.sandbox.test", "must have the scheme https or http"},
-		{"localhost:8080/back", "must have the scheme https or http"},
-		{"https://user:secret@app.sandbox.test", "must not contain userinfo"},
-		{"https://app.sandbox.test/#here", "must not have a fragment"},
-		{"https://app.sandbox.test#/here", "must not have a fragment"},
-		{"https://app.sandbox.test:8443#here/there", "must not have a fragment"},
-		{"https://app.sandbox.test/ä", "must have a path and query in ASCII (percent-encode other characters)"},
-		{"https://app.sandbox.test/?a=ä", "must have a path and query in ASCII (percent-encode other characters)"},
-		{"https://אa.sandbox.test", "must have a host in ASCII (write an internationalized name as punycode, xn--…)"},
-		{"https://[fe80::1%25eth0]/", "must have a host without percent escapes and zones"},
-		{"https://app.sandbox.test/a\tb", "must not contain spaces or control characters (percent-encode them)"},
-		{"https://app.sandbox.test:port", "is malformed: the host, the port or a percent escape is not valid"},
-		{"https://app.sandbox.test/" + strings.Repeat("u", urlLimit), "must have at most 2048 bytes"},
-	} {
-		for _, field := range []string{"callback_url", "redirect_url"} {
-			pair := fmt.Sprintf("%q:%q", field, row.url)
-			for where, r := range map[string]response{
-				"check":   a.post(phoneChecks02, `{"phone_number":"447700900012",`+pair+`}`),
-				"project": owner.post(projects, `{"name":"Shop","configuration":{"phone_check":{`+pair+`}}}`),
-			} {
-				r.wantProblem(t, 400, "bad_request")
-				if got, want := r.text("detail"), field+" "+row.want; got != want {
-					t.Errorf("%s %s of a %s: detail = %q, want %q", field, row.url, where, got, want)
-				}
-			}
-		}
-	}
-	r := a.post(phoneChecks02, `{"phone_number":"447700900012","redirect_url":"https://app.sandbox.test/?code=1"}`)
-	if want := "redirect_url must not have a query parameter that the service adds: check_id, code, error, error_description, authorization, date"; r.text("detail") != want {
-		t.Errorf("redirect URL with a code: detail = %q, want %q", r.text("detail"), want)
 	}
 }
 
@@ -376,9 +355,7 @@ func TestServer_ProjectCallbackURL(t *testing.T) {
 	for _, path := range []string{phoneChecks, "/subscriber_check/v0.1/checks"} {
 		product.get(path + "/" + product.create(path, `{"phone_number":"447700900012"}`) + "/redirect")
 	}
-	if err := srv.WaitIdle(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	waitIdle(t, srv)
 
 	var got []string
 	for _, d := range srv.Deliveries() {

@@ -133,6 +133,22 @@ func (a *api) do(request *http.Request) response {
 	return r
 }
 
+// waitIdle waits until no callback is in flight and no event is due.
+func waitIdle(t testing.TB, srv *sandboxfake.Server) {
+	t.Helper()
+	if err := srv.WaitIdle(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// advance moves the clock of a server.
+func advance(t testing.TB, srv *sandboxfake.Server, d time.Duration) {
+	t.Helper()
+	if err := srv.Advance(t.Context(), d); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // fragment returns the fragment of a problem's type, which identifies the problem.
 func (r response) fragment() string {
 	text, _ := r.json["type"].(string)
@@ -259,6 +275,11 @@ func (r response) at(names ...string) any {
 func (r response) text(names ...string) string {
 	text, _ := r.at(names...).(string)
 	return text
+}
+
+// credentials returns the credentials in a response.
+func (r response) credentials() idverify.Credentials {
+	return idverify.Credentials{ClientID: r.text("client_id"), ClientSecret: idverify.NewSecret(r.text("client_secret"))}
 }
 
 // number returns the JSON number at a path of field names and indexes, with its original digits.

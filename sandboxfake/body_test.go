@@ -196,8 +196,7 @@ func TestServer_BodyMediaTypes(t *testing.T) {
 	t.Parallel()
 	srv := consoleServer(t)
 	product, owner := newAPI(t, srv), newOwnerAPI(t, srv)
-	owner.want(200, http.MethodPut, workspaces+"/default/billing_account", `{"company_name":"Sandbox Ltd"}`)
-	method := owner.want(201, http.MethodPost, workspaces+"/default/payment_methods", newCard).text("payment_method_id")
+	method := owner.addCard()
 	names := 0
 	unique := func() string {
 		names++
@@ -303,9 +302,7 @@ func TestServer_PatchProject(t *testing.T) {
 			srv := consoleServer(t)
 			owner := newOwnerAPI(t, srv)
 			id, _ := owner.newProject(before)
-			if err := srv.Advance(t.Context(), time.Minute); err != nil {
-				t.Fatal(err)
-			}
+			advance(t, srv, time.Minute)
 
 			r := owner.call(http.MethodPatch, projects+"/"+id, row.patch)
 
@@ -342,7 +339,7 @@ func TestServer_PatchProject(t *testing.T) {
 
 func TestServer_BodyProblems(t *testing.T) {
 	t.Parallel()
-	owner, method := payer(t, consoleServer(t), newCard)
+	owner, method := payer(t, consoleServer(t))
 	path := workspaces + "/default/topups"
 	for _, row := range []struct{ name, body, want string }{
 		{"empty", ``, "the body is empty"},

@@ -25,7 +25,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/idverify/idverify-go"
 	"github.com/idverify/idverify-go/internal/tooltest"
 	"github.com/idverify/idverify-go/sandboxfake"
 )
@@ -445,28 +444,6 @@ func issue(t *testing.T, issuer tls.Certificate, names ...string) tls.Certificat
 	return issued
 }
 
-// In-process clients do not trust the authority of the own certificate.
-func TestWithCertificate_InProcessClients(t *testing.T) {
-	t.Parallel()
-	for _, name := range []string{"localhost", "127.0.0.1"} {
-		srv := sandboxfake.New(t, sandboxfake.WithAddr(name+":0"), sandboxfake.WithCertificate(newCertificate(t, name)))
-		client := srv.Client()
-
-		check, err := client.PhoneChecks.Create(t.Context(), idverify.PhoneCheckParams{PhoneNumber: "447700900012"})
-		if err != nil {
-			t.Errorf("%s: %v", name, err)
-			continue
-		}
-		if visit, err := srv.Device().Open(t.Context(), check.CheckURL); err != nil || visit.Status != http.StatusOK {
-			t.Errorf("%s: open the Check URL: %+v, %v", name, visit, err)
-		}
-		srv.Close()
-		if _, err := srv.HTTPClient().Get(srv.URL()); err == nil {
-			t.Errorf("%s: the closed server responds", name)
-		}
-	}
-}
-
 func TestWithCertificate_RejectsUnusable(t *testing.T) {
 	t.Parallel()
 	other := newCertificate(t, "sandbox.example.com")
@@ -514,21 +491,26 @@ func TestWithFreshKeys_PublicHost(t *testing.T) {
 	}
 }
 
+// tlsReceiver serves handler with a certificate for 127.0.0.1, and returns its URL and its CA
+// certificate.
+func tlsReceiver(t *testing.T, handler http.Handler) (url string, ca []byte) {
+	t.Helper()
+	srv := httptest.NewUnstartedServer(handler)
+	srv.Config.ErrorLog = log.New(io.Discard, "", 0)
+	srv.StartTLS()
+	t.Cleanup(srv.Close)
+	return srv.URL, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: srv.Certificate().Raw})
+}
+
 func TestServer_TrustsReceiverCA(t *testing.T) {
 	t.Parallel()
 	var receiver recordingReceiver
-	backend := httptest.NewUnstartedServer(&receiver)
-	backend.Config.ErrorLog = log.New(io.Discard, "", 0)
-	backend.StartTLS()
-	t.Cleanup(backend.Close)
-	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: backend.Certificate().Raw})
+	backend, ca := tlsReceiver(t, &receiver)
 	deliver := func(opts ...sandboxfake.Option) sandboxfake.AttemptResult {
 		t.Helper()
 		a := newAPI(t, sandboxfake.New(t, opts...))
-		a.completeCheck(backend.URL + "/callbacks")
-		if err := a.srv.WaitIdle(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		a.completeCheck(backend + "/callbacks")
+		waitIdle(t, a.srv)
 		return a.srv.Deliveries()[0].Attempts[0].Result
 	}
 

@@ -169,9 +169,7 @@ func TestServer_OpenedBody(t *testing.T) {
 			case 412:
 				r.wantProblem(t, 412, "not_mobile_ip")
 			}
-			if err := srv.WaitIdle(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			waitIdle(t, srv)
 			if row.errorCode != "" {
 				if got := receiver.last(t); got["check_id"] != id || got["error_code"] != row.errorCode {
 					t.Errorf("%s: callback = %v, want the error", label, got)
@@ -203,12 +201,10 @@ func TestWithPhoneIPCheck(t *testing.T) {
 
 			opened := a.get(path + "/" + id + "/redirect")
 			if strings.Contains(path, "v0.2") && row.end == "" {
-				a.call(http.MethodPatch, path+"/"+id, fmt.Sprintf(`[{"op":"add","path":"/code","value":%q}]`, opened.text("code")))
+				a.exchange(path, id, opened.text("code"))
 			}
 
-			if err := srv.WaitIdle(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			waitIdle(t, srv)
 			got := receiver.last(t)
 			if want := map[bool]string{true: "COMPLETED", false: "ERROR"}[row.end == ""]; opened.status != 200 || got["check_id"] != id || got["status"] != want || row.end != "" && got["error_code"] != row.end {
 				t.Errorf("%s%s: open = %d %s, callback = %v, want %s %s", path, row.phoneIP, opened.status, opened.body, got, want, row.end)
@@ -252,9 +248,7 @@ func TestServer_OutcomesAtCodeExchange(t *testing.T) {
 						t.Errorf("%s: result of the exchange = %q, want %q", suffix, got, want)
 					}
 				}
-				if err := srv.WaitIdle(t.Context()); err != nil {
-					t.Fatal(err)
-				}
+				waitIdle(t, srv)
 				if got := outcome(receiver.last(t)); got != want || receiver.count() != i+1 {
 					t.Errorf("%s: callback %d = %q, want one callback per check with %q", suffix, receiver.count(), got, want)
 				}
@@ -357,6 +351,8 @@ func TestServer_CreateCheckBodies(t *testing.T) {
 		{"redirect URL with a code", "/phone_check/v0.2/checks", `{"phone_number":"447700900000","redirect_url":"https://app.sandbox.test/?co%64e=1"}`, 400, "bad_request"},
 		{"redirect URL with a query", "/phone_check/v0.2/checks", `{"phone_number":"447700900000","redirect_url":"https://app.sandbox.test/?a=1"}`, 201, ""},
 		{"redirect URL ignored in v0.1", phoneChecks, `{"phone_number":"447700900000","redirect_url":"nonsense"}`, 201, ""},
+		{"longest reference ID", phoneChecks, `{"phone_number":"447700900000","reference_id":"` + strings.Repeat("r", referenceIDLimit) + `"}`, 201, ""},
+		{"reference ID over the limit", phoneChecks, `{"phone_number":"447700900000","reference_id":"` + strings.Repeat("r", referenceIDLimit+1) + `"}`, 400, "bad_request"},
 		{"59 minutes", "/sim_check/v0.1/checks", `{"phone_number":"447700900000","period":59}`, 400, "bad_request"},
 		{"60 minutes", "/sim_check/v0.1/checks", `{"phone_number":"447700900000","period":60}`, 201, ""},
 		{"540000 minutes", "/sim_check/v0.1/checks", `{"phone_number":"447700900000","period":540000}`, 201, ""},
@@ -421,44 +417,46 @@ func TestServer_HeadCheckURL(t *testing.T) {
 	}
 }
 
-func TestServer_UnopenedCheckExpires(t *testing.T) {
+// The check also expires if it was opened, and its code not used.
+func TestServer_CheckExpires(t *testing.T) {
 	t.Parallel()
-	for _, clock := range []struct {
-		name string
-		opts []sandboxfake.Option
+	for _, row := range []struct {
+		name   string
+		before time.Duration // the expiry; a running clock can be late
+		opts   []sandboxfake.Option
 	}{
-		{"frozen", []sandboxfake.Option{sandboxfake.WithFrozenClock(frozenAt)}},
-		{"running", nil},
-		{"in memory", []sandboxfake.Option{sandboxfake.WithInMemory()}},
+		{"frozen", time.Second, []sandboxfake.Option{sandboxfake.WithFrozenClock(frozenAt)}},
+		{"running", 10 * time.Second, nil},
+		{"in memory", 10 * time.Second, []sandboxfake.Option{sandboxfake.WithInMemory()}},
 	} {
-		t.Run(clock.name, func(t *testing.T) {
-			t.Parallel()
-			srv := sandboxfake.New(t, clock.opts...)
-			a := newAPI(t, srv)
-			var receiver recordingReceiver
-			host := srv.Handle("app.sandbox.test", &receiver)
-			path := "/phone_check/v0.1/checks"
-			id := a.create(path, `{"phone_number":"447700900000","callback_url":"`+host+`"}`)
+		for path, status := range map[string]string{phoneChecks: "ACCEPTED", phoneChecks02: "PENDING"} {
+			t.Run(row.name+" "+status, func(t *testing.T) {
+				t.Parallel()
+				srv := sandboxfake.New(t, row.opts...)
+				a := newAPI(t, srv)
+				var receiver recordingReceiver
+				host := srv.Handle("app.sandbox.test", &receiver)
+				id := a.create(path, `{"phone_number":"447700900012","callback_url":"`+host+`"}`)
+				if status == "PENDING" {
+					a.open(path, id)
+				}
 
-			if err := srv.Advance(t.Context(), 110*time.Second); err != nil {
-				t.Fatal(err)
-			}
-			if r := a.get(path + "/" + id); r.json["status"] != "ACCEPTED" {
-				t.Errorf("read before the TTL: %d %s, want ACCEPTED", r.status, r.body)
-			}
-			if err := srv.Advance(t.Context(), 10*time.Second); err != nil {
-				t.Fatal(err)
-			}
+				advance(t, srv, 2*time.Minute-row.before)
+				if r := a.get(path + "/" + id); r.json["status"] != status {
+					t.Errorf("read before the TTL: %d %s, want %s", r.status, r.body, status)
+				}
+				advance(t, srv, row.before)
 
-			a.get(path+"/"+id).wantProblem(t, 404, "check_not_found")
-			a.get(path+"/"+id+"/redirect").wantProblem(t, 404, "check_not_found")
-			if list := a.get(path); list.json["page"].(map[string]any)["total_elements"] != 0.0 {
-				t.Errorf("list contains the expired check: %s", list.body)
-			}
-			body := receiver.last(t)
-			if got := outcome(body); got != "EXPIRED - -" || body["check_id"] != id {
-				t.Errorf("callback = %q for check %v, want EXPIRED without match", got, body["check_id"])
-			}
-		})
+				a.get(path+"/"+id).wantProblem(t, 404, "check_not_found")
+				a.get(path+"/"+id+"/redirect").wantProblem(t, 404, "check_not_found")
+				if list := a.get(path); list.at("page", "total_elements") != 0.0 {
+					t.Errorf("list contains the expired check: %s", list.body)
+				}
+				body := receiver.last(t)
+				if got := outcome(body); got != "EXPIRED - -" || body["check_id"] != id {
+					t.Errorf("callback = %q for check %v, want EXPIRED without match", got, body["check_id"])
+				}
+			})
+		}
 	}
 }

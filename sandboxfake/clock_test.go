@@ -110,9 +110,7 @@ func TestServer_AdvanceRunsEventsInOrder(t *testing.T) {
 			a.create(phoneChecks, `{"phone_number":"447700900012","callback_url":"`+host+name+`"}`)
 		}
 
-		if err := srv.Advance(t.Context(), 140*time.Second); err != nil {
-			t.Fatal(err)
-		}
+		advance(t, srv, 140*time.Second)
 
 		if diff := cmp.Diff([]string{"/first", "/second", "/first", "/second"}, seen); diff != "" {
 			t.Errorf("order of the callbacks (-want +got):\n%s", diff)
@@ -134,9 +132,7 @@ func TestServer_AdvanceRunsEventsInOrder(t *testing.T) {
 func TestServer_ClockAfterAdvance(t *testing.T) {
 	onEachClock(t, func(t *testing.T, srv *sandboxfake.Server) {
 		began := srv.Now()
-		if err := srv.Advance(t.Context(), time.Hour); err != nil {
-			t.Fatal(err)
-		}
+		advance(t, srv, time.Hour)
 
 		<-time.After(time.Minute)
 
@@ -164,9 +160,7 @@ func TestServer_CreateDuringAdvance(t *testing.T) {
 		}))
 		a.create(phoneChecks, `{"phone_number":"447700900012","callback_url":"`+host+`"}`)
 
-		if err := srv.Advance(t.Context(), 240*time.Second); err != nil {
-			t.Fatal(err)
-		}
+		advance(t, srv, 240*time.Second)
 
 		if diff := cmp.Diff([]time.Duration{120 * time.Second, 120 * time.Second, 240 * time.Second}, at); diff != "" {
 			t.Errorf("times of the callbacks (-want +got):\n%s", diff)
@@ -296,9 +290,7 @@ func TestServer_WaitIdleWaitsForExpiry(t *testing.T) {
 			id := a.create(phoneChecks, `{"phone_number":"447700900012"}`)
 
 			<-woken
-			if err := srv.WaitIdle(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			waitIdle(t, srv)
 
 			a.get(phoneChecks+"/"+id).wantProblem(t, 404, "check_not_found")
 		}
@@ -314,9 +306,7 @@ func TestServer_RunningClockExpiry(t *testing.T) {
 		host := srv.Handle("app.sandbox.test", &receiver)
 		a.create(phoneChecks, `{"phone_number":"447700900012","callback_url":"`+host+`"}`)
 		// Time added by Advance counts for the expiry.
-		if err := srv.Advance(t.Context(), 100*time.Second); err != nil {
-			t.Fatal(err)
-		}
+		advance(t, srv, 100*time.Second)
 		began := time.Now()
 
 		delivery, err := srv.WaitDelivery(t.Context(), sandboxfake.Delivery.Acknowledged)
@@ -489,9 +479,7 @@ func TestServer_AdvanceWaitsForRenewal(t *testing.T) {
 		startRenewal(t, srv, tokenCall(t, srv.Client()))
 		renewed := srv.Now()
 
-		if err := srv.Advance(t.Context(), 20*time.Minute); err != nil {
-			t.Fatal(err)
-		}
+		advance(t, srv, 20*time.Minute)
 
 		tokens := tokenRequests(srv)
 		if len(tokens) != 2 || !tokens[1].Time.Equal(renewed) {
@@ -518,9 +506,7 @@ func TestServer_AdvanceWaitsForReceiver(t *testing.T) {
 			status = http.StatusNoContent
 		})))
 
-		if err := srv.Advance(t.Context(), 20*time.Minute); err != nil {
-			t.Fatal(err)
-		}
+		advance(t, srv, 20*time.Minute)
 
 		tokens := tokenRequests(srv)
 		if got := tokens[len(tokens)-1].Time; len(tokens) != 3 || !got.Equal(called) {
@@ -625,9 +611,7 @@ func TestServer_RenewalAtReset(t *testing.T) {
 // The server's clock is advanced by decades, so that a timestamp of the system's clock differs.
 func TestServer_TimestampsUseServerClock(t *testing.T) {
 	onEachClock(t, func(t *testing.T, srv *sandboxfake.Server) {
-		if err := srv.Advance(t.Context(), 20*365*24*time.Hour); err != nil {
-			t.Fatal(err)
-		}
+		advance(t, srv, 20*365*24*time.Hour)
 		a := newAPI(t, srv)
 		now := srv.Now()
 		srv.Inject(sandboxfake.Match{Operation: "phone_check.list"}, sandboxfake.Fault{Status: 429, RetryAfter: time.Minute})
@@ -638,9 +622,7 @@ func TestServer_TimestampsUseServerClock(t *testing.T) {
 		limited := a.get(phoneChecks)
 		trace := a.get(phoneChecks + "/" + id + "/traces").json["_embedded"].(map[string]any)["traces"].([]any)[0].(map[string]any)
 		redirected := a.get(phoneChecks02 + "/" + a.create(phoneChecks02, `{"phone_number":"447700900012","redirect_url":"`+host+`"}`) + "/redirect")
-		if err := srv.WaitIdle(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		waitIdle(t, srv)
 		attempt := srv.Deliveries()[0].Attempts[0]
 		location, err := url.Parse(redirected.header.Get("Location"))
 		if err != nil {
@@ -667,66 +649,6 @@ func TestServer_TimestampsUseServerClock(t *testing.T) {
 	})
 }
 
-// Everything that expires does so by the server's clock, and not a second early.
-func TestServer_ExpiryUsesServerClock(t *testing.T) {
-	t.Parallel()
-	for _, row := range []struct {
-		name  string
-		after time.Duration
-		begin func(*api) (ended func() bool)
-	}{
-		{"access token", time.Hour, func(a *api) func() bool {
-			return func() bool { return a.get(phoneChecks).status == 401 }
-		}},
-		{"unopened check", 2 * time.Minute, func(a *api) func() bool {
-			id := a.create(phoneChecks, `{"phone_number":"447700900012"}`)
-			return func() bool { return a.get(phoneChecks+"/"+id).status == 404 }
-		}},
-		{"unused code", 2 * time.Minute, func(a *api) func() bool {
-			id := a.create(phoneChecks02, `{"phone_number":"447700900012"}`)
-			a.get(phoneChecks02 + "/" + id + "/redirect")
-			return func() bool { return a.get(phoneChecks02+"/"+id).status == 404 }
-		}},
-		{"delivery retry", 10 * time.Second, func(a *api) func() bool {
-			a.completeCheck(a.srv.Handle("app.sandbox.test", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(500) })))
-			return func() bool { return len(a.srv.Deliveries()[0].Attempts) == 2 }
-		}},
-		{"rotated key", 5 * time.Minute, func(a *api) func() bool {
-			a.srv.RotateKeys()
-			return func() bool { return len(a.keyIDs()) == 1 }
-		}},
-		{"rate limit window", time.Hour, func(a *api) func() bool {
-			a.get(phoneChecks)
-			return func() bool {
-				a.token = a.tokenFor(a.srv.Credentials(), "phone_check")
-				r := a.get(phoneChecks)
-				return r.header.Get("X-RateLimit-Remaining") == "999"
-			}
-		}},
-	} {
-		t.Run(row.name, func(t *testing.T) {
-			t.Parallel()
-			srv := sandboxfake.New(t, sandboxfake.WithInMemory(), sandboxfake.WithRateLimit(1000), sandboxfake.WithFrozenClock(frozenAt))
-			ended := row.begin(newAPI(t, srv))
-			advance := func(d time.Duration) {
-				t.Helper()
-				if err := srv.Advance(t.Context(), d); err != nil {
-					t.Fatal(err)
-				}
-			}
-
-			advance(row.after - time.Second)
-			early := ended()
-			advance(time.Second)
-			late := ended()
-
-			if early || !late {
-				t.Errorf("one second before %v ended = %v, at that time %v, want false, then true", row.after, early, late)
-			}
-		})
-	}
-}
-
 func TestServer_Expire(t *testing.T) {
 	t.Parallel()
 	expirers := map[string]func(*api, string){
@@ -751,9 +673,7 @@ func TestServer_Expire(t *testing.T) {
 
 				expire(a, id)
 
-				if err := a.srv.WaitIdle(t.Context()); err != nil {
-					t.Fatal(err)
-				}
+				waitIdle(t, a.srv)
 				if !a.srv.Now().Equal(frozenAt) {
 					t.Errorf("clock = %v, want it unchanged", a.srv.Now())
 				}

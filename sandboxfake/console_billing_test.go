@@ -19,11 +19,17 @@ import (
 )
 
 // payer returns the owner of a new workspace with company details and a payment method.
-func payer(t testing.TB, srv *sandboxfake.Server, card string) (owner *api, methodID string) {
+func payer(t testing.TB, srv *sandboxfake.Server) (owner *api, methodID string) {
 	t.Helper()
 	owner = newConsoleAPI(t, srv, srv.NewWorkspace("Payer").Credentials)
-	owner.want(200, http.MethodPut, workspaces+"/default/billing_account", `{"company_name":"Sandbox Ltd"}`)
-	return owner, owner.want(201, http.MethodPost, workspaces+"/default/payment_methods", card).text("payment_method_id")
+	return owner, owner.addCard()
+}
+
+// addCard adds company details and a payment method to a's workspace.
+func (a *api) addCard() (methodID string) {
+	a.t.Helper()
+	a.want(200, http.MethodPut, workspaces+"/default/billing_account", `{"company_name":"Sandbox Ltd"}`)
+	return a.want(201, http.MethodPost, workspaces+"/default/payment_methods", newCard).text("payment_method_id")
 }
 
 // topUp adds amount to the balance.
@@ -52,21 +58,10 @@ func TestServer_BillingSetupOrder(t *testing.T) {
 	owner.topUp(id, "EUR", "1").wantProblem(t, 409, "payment_details_required")
 }
 
-func TestServer_InitialBalance(t *testing.T) {
-	t.Parallel()
-	srv := consoleServer(t)
-
-	ada := srv.SignUp("Ada")
-
-	if got := newConsoleAPI(t, srv, ada.Credentials).money("default"); got != "100 API" {
-		t.Errorf("initial balance = %s, want 100 API", got)
-	}
-}
-
 func TestServer_FirstTopUpSetsCurrency(t *testing.T) {
 	t.Parallel()
 	srv := consoleServer(t)
-	owner, method := payer(t, srv, newCard)
+	owner, method := payer(t, srv)
 
 	first := owner.topUp(method, "GBP", "25.50")
 	after := owner.money("default")
@@ -87,7 +82,7 @@ func TestServer_FirstTopUpSetsCurrency(t *testing.T) {
 func TestServer_PaymentMethodCurrency(t *testing.T) {
 	t.Parallel()
 	srv := consoleServer(t)
-	owner, method := payer(t, srv, newCard)
+	owner, method := payer(t, srv)
 	onlyUSD := strings.Replace(newCard, `["EUR","GBP"]`, `["USD"]`, 1)
 	before := owner.want(201, http.MethodPost, workspaces+"/default/payment_methods", onlyUSD).text("payment_method_id")
 	owner.topUp(before, "EUR", "1").wantProblem(t, 409, "currency_not_supported")
@@ -101,7 +96,7 @@ func TestServer_PaymentMethodCurrency(t *testing.T) {
 func TestServer_DoesNotStoreCardNumber(t *testing.T) {
 	t.Parallel()
 	srv := consoleServer(t)
-	owner, method := payer(t, srv, newCard)
+	owner, method := payer(t, srv)
 
 	one, all := owner.get(workspaces+"/default/payment_methods/"+method), owner.get(workspaces+"/default/payment_methods")
 
@@ -122,7 +117,7 @@ func TestServer_DoesNotStoreCardNumber(t *testing.T) {
 func TestServer_RejectsInvalidBillingBodies(t *testing.T) {
 	t.Parallel()
 	srv := consoleServer(t)
-	owner, method := payer(t, srv, newCard)
+	owner, method := payer(t, srv)
 	account, methods, topUps := workspaces+"/default/billing_account", workspaces+"/default/payment_methods", workspaces+"/default/topups"
 	card := func(field, value string) string {
 		fields := map[string]string{"card_number": `"4242424242424242"`, "expiry_month": "12", "expiry_year": "2030", "currencies": `["EUR"]`}
@@ -173,7 +168,7 @@ func TestServer_ReplacesBillingAccount(t *testing.T) {
 func TestServer_PaymentMethodBounds(t *testing.T) {
 	t.Parallel()
 	srv := consoleServer(t)
-	owner, _ := payer(t, srv, newCard)
+	owner, _ := payer(t, srv)
 	for _, row := range []struct {
 		number      string
 		month, year int
@@ -201,7 +196,7 @@ func TestServer_PaymentMethodBounds(t *testing.T) {
 func TestServer_TopUpResponse(t *testing.T) {
 	t.Parallel()
 	srv := consoleServer(t)
-	owner, method := payer(t, srv, newCard)
+	owner, method := payer(t, srv)
 
 	r := owner.topUp(method, "GBP", "25.50")
 
@@ -215,7 +210,7 @@ func TestServer_TopUpResponse(t *testing.T) {
 func TestServer_TopUpLimit(t *testing.T) {
 	t.Parallel()
 	srv := consoleServer(t)
-	owner, method := payer(t, srv, newCard)
+	owner, method := payer(t, srv)
 	for _, row := range []struct {
 		amount string
 		status int
@@ -235,7 +230,7 @@ func TestServer_TopUpLimit(t *testing.T) {
 func TestServer_BillingProblemDetails(t *testing.T) {
 	t.Parallel()
 	srv := consoleServer(t)
-	owner, method := payer(t, srv, newCard)
+	owner, method := payer(t, srv)
 	owner.topUp(method, "GBP", "1")
 	onlyUSD := strings.Replace(newCard, `["EUR","GBP"]`, `["USD"]`, 1)
 	for _, row := range []struct {
@@ -286,7 +281,7 @@ func TestServer_MembersShareBalance(t *testing.T) {
 		member := newConsoleAPI(t, srv, owner.invite(role, role).Credentials)
 		id, _ := owner.newProject(fmt.Sprintf(`{"name":%q}`, role))
 		pair := member.want(201, http.MethodPost, projects+"/"+id+"/credentials", "")
-		product := newProductAPI(t, srv, idverify.Credentials{ClientID: pair.text("client_id"), ClientSecret: idverify.NewSecret(pair.text("client_secret"))})
+		product := newProductAPI(t, srv, pair.credentials())
 
 		product.create(phoneChecks, `{"phone_number":"447700900012"}`)
 	}
@@ -419,24 +414,17 @@ func newUsageWorkspace(t *testing.T) (owner *api, names map[string]string) {
 			a.create(path, `{"phone_number":"447700900012"}`)
 		}
 	}
-	advance := func(d time.Duration) {
-		t.Helper()
-		if err := srv.Advance(t.Context(), d); err != nil {
-			t.Fatal(err)
-		}
-	}
 	const sim = "/sim_check/v0.1/checks"
 	check(live, phoneChecks, phoneChecks, sim)
 	check(sandbox, phoneChecks)
-	advance(time.Second) // 23:00:00
+	advance(t, srv, time.Second) // 23:00:00
 	check(live, phoneChecks)
-	advance(time.Hour) // the 31st
+	advance(t, srv, time.Hour) // the 31st
 	check(sandbox, sim)
-	advance(24 * time.Hour) // February
+	advance(t, srv, 24*time.Hour) // February
 	check(live, phoneChecks)
 	owner = newConsoleAPI(t, srv, account.Credentials)
-	owner.want(200, http.MethodPut, workspaces+"/default/billing_account", `{"company_name":"Sandbox Ltd"}`)
-	method := owner.want(201, http.MethodPost, workspaces+"/default/payment_methods", newCard).text("payment_method_id")
+	method := owner.addCard()
 	owner.want(201, http.MethodPost, workspaces+"/default/topups", fmt.Sprintf(`{"payment_method_id":%q,"currency":"EUR","amount":5}`, method))
 	check(live, phoneChecks)
 	return owner, map[string]string{live.ProjectID: "live", sandbox.ProjectID: "sandbox"}

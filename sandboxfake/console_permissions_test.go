@@ -1,11 +1,9 @@
 package sandboxfake_test
 
 import (
-	"encoding/json"
 	"fmt"
 	"net/http"
-	"os"
-	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -116,20 +114,7 @@ func newMatrixCallers(t *testing.T) *matrixCallers {
 // consoleOperations returns the console operations of operations.json.
 func consoleOperations(t *testing.T) []operationRow {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join("..", "internal", "wire", "testdata", "operations.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var all, rows []operationRow
-	if err := json.Unmarshal(text, &all); err != nil {
-		t.Fatal(err)
-	}
-	for _, row := range all {
-		if strings.HasPrefix(row.Path, "/console/") {
-			rows = append(rows, row)
-		}
-	}
-	return rows
+	return slices.DeleteFunc(operations(t), func(row operationRow) bool { return !strings.HasPrefix(row.Path, "/console/") })
 }
 
 // path fills in the IDs for one cell. Each cell has its own objects, so that it does not affect
@@ -235,49 +220,6 @@ func notFoundFragment(op operationRow) string {
 		return "workspace_not_found"
 	}
 	return "not_found"
-}
-
-func TestServer_IsolatesWorkspaces(t *testing.T) {
-	t.Parallel()
-	srv := consoleServer(t)
-	ada, grace := srv.NewWorkspace("Ada's"), srv.NewWorkspace("Grace's")
-	seen := make(map[string][]string)
-	for _, account := range []*sandboxfake.Account{ada, grace} {
-		a := newConsoleAPI(t, srv, account.Credentials)
-		project := account.NewProject(idverify.ProjectParams{Name: "Shop", Mode: idverify.ModeLive})
-		product := &api{t: t, srv: srv}
-		product.token = product.tokenFor(project.Credentials, "phone_check")
-		product.create(phoneChecks, `{"phone_number":"447700900012"}`)
-		a.post(workspaces+"/default/invitations", `{"name":"Joan","role":"VIEWER"}`)
-		a.want(200, http.MethodPut, workspaces+"/default/billing_account", `{"company_name":"Sandbox Ltd"}`)
-		method := a.want(201, http.MethodPost, workspaces+"/default/payment_methods", newCard).text("payment_method_id")
-		a.want(201, http.MethodPost, workspaces+"/default/topups", fmt.Sprintf(`{"payment_method_id":%q,"currency":"EUR","amount":1}`, method))
-		var ids []string
-		for _, list := range []struct{ path, embedded, id string }{
-			{workspaces, "workspaces", "workspace_id"},
-			{workspaces + "/default/members", "members", "member_id"},
-			{workspaces + "/default/invitations", "invitations", "invitation_id"},
-			{workspaces + "/default/members/" + account.MemberID + "/credentials", "credentials", "client_id"},
-			{projects, "projects", "project_id"},
-			{projects + "/" + project.ProjectID + "/credentials", "credentials", "client_id"},
-			{workspaces + "/default/payment_methods", "payment_methods", "payment_method_id"},
-			{workspaces + "/default/topups", "top_ups", "top_up_id"},
-			{workspaces + "/default/usage/daily?group_by=project_id&search=date%3E2026", "usage", "project_id"},
-		} {
-			column := a.get(list.path).column(list.embedded, list.id)
-			if len(column) != 1 {
-				t.Errorf("%s: %s lists %v, want only its own", account.WorkspaceID, list.path, column)
-			}
-			ids = append(ids, column...)
-		}
-		seen[account.WorkspaceID] = ids
-	}
-
-	for i, id := range seen[ada.WorkspaceID] {
-		if id == seen[grace.WorkspaceID][i] {
-			t.Errorf("both workspaces list %s", id)
-		}
-	}
 }
 
 func TestServer_RolePerWorkspace(t *testing.T) {

@@ -4,12 +4,8 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"
-	"encoding/pem"
 	"io"
-	"log"
-	"net"
 	"net/http"
-	"net/http/httptest"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -124,9 +120,7 @@ func TestServer_CallbackRetryByResponse(t *testing.T) {
 
 				id := a.create("/phone_check/v0.1/checks", `{"phone_number":"447700900000","callback_url":"`+host+`"}`)
 				a.get("/phone_check/v0.1/checks/" + id + "/redirect")
-				if err := srv.Advance(t.Context(), time.Hour); err != nil {
-					t.Fatal(err)
-				}
+				advance(t, srv, time.Hour)
 
 				delivery := srv.Deliveries()[0]
 				if got := int(seen.Load()); got != row.attempts || len(delivery.Attempts) != row.attempts {
@@ -177,9 +171,7 @@ func TestServer_DeliveriesDoNotBlockCalls(t *testing.T) {
 		for range 100 {
 			app.respond <- http.StatusNoContent
 		}
-		if err := srv.WaitIdle(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		waitIdle(t, srv)
 		for _, d := range srv.Deliveries() {
 			if !d.Acknowledged() || !d.Done || len(d.Attempts) != 1 {
 				t.Errorf("delivery: %d attempts, acknowledged %v, want 1 and true", len(d.Attempts), d.Acknowledged())
@@ -210,9 +202,7 @@ func TestServer_ResetAndCloseCancelDeliveries(t *testing.T) {
 		}
 		<-time.After(time.Hour)
 		if want == sandboxfake.ErrReset {
-			if err := srv.Advance(t.Context(), time.Hour); err != nil {
-				t.Fatal(err)
-			}
+			advance(t, srv, time.Hour)
 			if n := len(srv.Deliveries()) + len(srv.Requests()); n != 0 {
 				t.Errorf("journals have %d entries, want none", n)
 			}
@@ -254,9 +244,7 @@ func TestServer_CallbackHeaderAndDigest(t *testing.T) {
 			}
 
 			newAPI(t, srv).completeCheck(host + "/callbacks")
-			if err := srv.WaitIdle(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			waitIdle(t, srv)
 
 			if !verified {
 				t.Error("callback does not verify")
@@ -284,22 +272,11 @@ func TestServer_CallbackHeaderAndDigest(t *testing.T) {
 
 func TestAttempt_ErrorOmitsHost(t *testing.T) {
 	t.Parallel()
-	backend := httptest.NewUnstartedServer(http.NotFoundHandler())
-	backend.Config.ErrorLog = log.New(io.Discard, "", 0)
-	backend.StartTLS() // its certificate is not valid for localhost
-	t.Cleanup(backend.Close)
-	_, port, err := net.SplitHostPort(backend.Listener.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: backend.Certificate().Raw})
-
+	backend, ca := tlsReceiver(t, http.NotFoundHandler()) // its certificate is not valid for localhost
 	a := newAPI(t, sandboxfake.New(t, sandboxfake.WithReceiverCA(ca)))
 
-	a.completeCheck("https://localhost:" + port + "/callbacks")
-	if err := a.srv.WaitIdle(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	a.completeCheck(strings.Replace(backend, "127.0.0.1", "localhost", 1) + "/callbacks")
+	waitIdle(t, a.srv)
 
 	const want = "the connection failed or was lost: the certificate is for another host"
 	if got := a.srv.Deliveries()[0].Attempts[0].Error; got != want {

@@ -86,12 +86,6 @@ func runScenario(t *testing.T, srv *sandboxfake.Server) (whole, ids string) {
 			w.WriteHeader(http.StatusServiceUnavailable)
 		}
 	}))
-	advance := func(d time.Duration) {
-		t.Helper()
-		if err := srv.Advance(t.Context(), d); err != nil {
-			t.Fatal(err)
-		}
-	}
 	recorded = append(recorded, a.keyIDs()...)
 	srv.RotateKeys()
 	recorded = append(recorded, a.keyIDs()...)
@@ -105,11 +99,11 @@ func runScenario(t *testing.T, srv *sandboxfake.Server) (whole, ids string) {
 			recorded = append(recorded, code)
 			a.exchange(path, id, code)
 		}
-		advance(10 * time.Second)
+		advance(t, srv, 10*time.Second)
 		a.get(path + "/" + id)
 	}
 	recorded = append(recorded, a.create(phoneChecks, fmt.Sprintf(`{"phone_number":"447700900013","callback_url":%q}`, host)))
-	advance(200 * time.Second)
+	advance(t, srv, 200*time.Second)
 	a.get(phoneChecks + "?size=2")
 	a.get("/coverage/v0.1/device_ips/192.0.2.2")
 	a.get("/coverage/v0.1/countries/GB")
@@ -233,9 +227,7 @@ func TestServer_ResetRepeatsIDs(t *testing.T) {
 		a := newAPI(t, srv)
 		host := srv.Handle("app.sandbox.test", new(recordingReceiver))
 		ids := []string{a.token, a.completeCheck(host), a.keyIDs()[0], srv.Credentials().ClientID}
-		if err := srv.Advance(t.Context(), time.Hour); err != nil {
-			t.Fatal(err)
-		}
+		advance(t, srv, time.Hour)
 		return append(ids, srv.Deliveries()[0].ID)
 	}
 	before := run()

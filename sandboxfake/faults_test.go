@@ -1,13 +1,11 @@
 package sandboxfake_test
 
 import (
-	"encoding/json"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
-	"os"
-	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -38,15 +36,7 @@ func (a *api) attempt(method, path, body string) (status int, err error) {
 
 func TestServer_InjectEachOperation(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile(filepath.Join("..", "internal", "wire", "testdata", "operations.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var rows []operationRow
-	if err := json.Unmarshal(text, &rows); err != nil {
-		t.Fatal(err)
-	}
-	for _, row := range rows {
+	for _, row := range operations(t) {
 		if row.Scope == "projects" || row.Scope == "workspaces" {
 			continue // the console tests cover these operations
 		}
@@ -54,16 +44,9 @@ func TestServer_InjectEachOperation(t *testing.T) {
 			t.Parallel()
 			srv := sandboxfake.New(t, sandboxfake.WithInMemory())
 			a := newAPI(t, srv)
-			path := strings.ReplaceAll(row.Path, "{v}", "v0.1")
-			if strings.HasSuffix(row.Operation, ".complete") {
-				path = strings.ReplaceAll(row.Path, "{v}", "v0.2")
-			}
-			for _, id := range []string{"check_id", "trace_id", "ip", "code"} {
-				path = strings.ReplaceAll(path, "{"+id+"}", "unknown")
-			}
 			srv.Inject(sandboxfake.Match{Operation: row.Operation}, sandboxfake.Fault{Status: 503, RetryAfter: 1500 * time.Millisecond})
 
-			broken, after := a.call(row.Method, path, ""), a.call(row.Method, path, "")
+			broken, after := a.call(row.Method, row.unknownPath(), ""), a.call(row.Method, row.unknownPath(), "")
 
 			broken.wantProblem(t, 503, "")
 			if got := broken.header.Get("Retry-After"); got != "2" {
@@ -185,7 +168,7 @@ func TestFault_Kinds(t *testing.T) {
 			if status != row.status || (err != nil) != row.lost {
 				t.Errorf("response = %d, error %v, want %d, lost %v", status, err, row.status, row.lost)
 			}
-			if got := a.get(phoneChecks).json["page"].(map[string]any)["total_elements"]; got != float64(row.checks) {
+			if got := a.get(phoneChecks).at("page", "total_elements"); got != float64(row.checks) {
 				t.Errorf("%v checks afterwards, want %d", got, row.checks)
 			}
 			requests := srv.Requests()
@@ -261,7 +244,7 @@ func TestFault_Latency(t *testing.T) {
 
 		others := a.get(phoneChecks)
 
-		if time.Since(began) != 0 || others.json["page"].(map[string]any)["total_elements"] != 0.0 {
+		if time.Since(began) != 0 || others.at("page", "total_elements") != 0.0 {
 			t.Errorf("other request took %v and returned %s, want no wait and no check yet", time.Since(began), others.body)
 		}
 		if r := <-created; r.status != 201 || time.Since(began) != 7*time.Second {
@@ -425,25 +408,43 @@ func TestFault_TruncatedCallback(t *testing.T) {
 	})
 }
 
-func TestFault_RedirectWrongKey(t *testing.T) {
+// A message with a wrong key has the ID of the published key.
+func TestFault_WrongKey(t *testing.T) {
 	t.Parallel()
-	srv := sandboxfake.New(t, sandboxfake.WithInMemory())
-	a := newAPI(t, srv)
-	verifier := srv.Verifier([]string{"app.sandbox.test"}, nil)
+	a := newAPI(t, sandboxfake.New(t, sandboxfake.WithInMemory()))
+	verifier := a.srv.Verifier([]string{"app.sandbox.test"}, nil)
 	var verifyErr error
-	host := srv.Handle("app.sandbox.test", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		_, verifyErr = verifier.VerifyRedirect(r)
-	}))
-	srv.Inject(sandboxfake.Match{Operation: "phone_check.open"}, sandboxfake.Fault{WrongKey: true})
-	for _, want := range []error{signature.ErrSignature, nil} {
-		id := a.create(phoneChecks02, `{"phone_number":"447700900012","redirect_url":"`+host+`"}`)
-
-		if _, err := srv.Device().Open(t.Context(), srv.URL()+phoneChecks02+"/"+id+"/redirect"); err != nil {
-			t.Fatal(err)
+	var signed string // with the key ID
+	host := a.srv.Handle("app.sandbox.test", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodGet {
+			text, _ := base64.StdEncoding.DecodeString(r.URL.Query().Get("authorization"))
+			signed = string(text)
+			_, verifyErr = verifier.VerifyRedirect(r)
+			return
 		}
+		signed = r.Header.Get("Authorization")
+		_, verifyErr = verifier.VerifyCallback(r)
+	}))
+	for operation, send := range map[string]func(){
+		sandboxfake.OperationCallback: func() { a.completeCheck(host) },
+		"phone_check.open": func() {
+			id := a.create(phoneChecks02, `{"phone_number":"447700900012","redirect_url":"`+host+`"}`)
+			if _, err := a.srv.Device().Open(t.Context(), a.srv.URL()+phoneChecks02+"/"+id+"/redirect"); err != nil {
+				t.Fatal(err)
+			}
+		},
+	} {
+		a.srv.Inject(sandboxfake.Match{Operation: operation}, sandboxfake.Fault{WrongKey: true})
+		for _, want := range []error{signature.ErrSignature, nil} {
+			send()
+			waitIdle(t, a.srv)
 
-		if !errors.Is(verifyErr, want) {
-			t.Errorf("verifier error = %v, want %v", verifyErr, want)
+			if !errors.Is(verifyErr, want) {
+				t.Errorf("%s: verifier error = %v, want %v", operation, verifyErr, want)
+			}
+			if !strings.Contains(signed, `keyId="`+a.keyIDs()[0]+`"`) {
+				t.Errorf("%s: authorization = %s, want the published key ID", operation, signed)
+			}
 		}
 	}
 }
@@ -479,13 +480,9 @@ func TestFault_CallbackOfCheck(t *testing.T) {
 				row.inject(a, id)
 
 				other := a.completeCheck(host)
-				if err := a.srv.WaitIdle(t.Context()); err != nil {
-					t.Fatal(err)
-				}
+				waitIdle(t, a.srv)
 				a.get(phoneChecks + "/" + id + "/redirect")
-				if err := a.srv.WaitIdle(t.Context()); err != nil {
-					t.Fatal(err)
-				}
+				waitIdle(t, a.srv)
 
 				for _, d := range a.srv.Deliveries() {
 					if fault := d.Attempts[0].Fault; (fault != nil) != (d.CheckID == id) {

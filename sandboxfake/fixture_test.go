@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -17,17 +18,21 @@ import (
 )
 
 // fixture reads one of the hand-written JSON fixtures of internal/wire.
-func fixture(t testing.TB, name string) any {
+func fixture(t testing.TB, name string) (v any) {
+	t.Helper()
+	readFixture(t, name, &v)
+	return v
+}
+
+func readFixture(t testing.TB, name string, v any) {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("..", "internal", "wire", "testdata", name+".json"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	var v any
-	if err := json.Unmarshal(text, &v); err != nil {
+	if err := json.Unmarshal(text, v); err != nil {
 		t.Fatalf("%s: %v", name, err)
 	}
-	return v
 }
 
 // shape returns the structure of a JSON value: its field names and the types of their values. A
@@ -89,9 +94,7 @@ func TestServer_ResponsesMatchFixtures(t *testing.T) {
 		if r := a.get(path + "/" + check["check_id"].(string) + "/redirect"); r.status != 200 {
 			t.Fatalf("open: %d %s", r.status, r.body)
 		}
-		if err := srv.WaitIdle(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		waitIdle(t, srv)
 	}
 	read := func(path string, check map[string]any) map[string]any {
 		t.Helper()
@@ -146,17 +149,15 @@ func TestServer_ResponsesMatchFixtures(t *testing.T) {
 
 func TestServer_PageMatchesFixture(t *testing.T) {
 	t.Parallel()
-	srv := sandboxfake.New(t, sandboxfake.WithInMemory(), sandboxfake.WithFrozenClock(frozenAt))
-	a := newAPI(t, srv)
+	a := newAPI(t, consoleServer(t))
 	var ids []string
 	for range 5 {
-		ids = append(ids, a.create("/phone_check/v0.2/checks", `{"phone_number":"447700900012"}`))
+		ids = append(ids, a.create(phoneChecks02, `{"phone_number":"447700900012"}`))
 	}
-	opened := a.get("/phone_check/v0.2/checks/" + ids[0] + "/redirect")
-	a.call(http.MethodPatch, "/phone_check/v0.2/checks/"+ids[0], fmt.Sprintf(`[{"op":"add","path":"/code","value":%q}]`, opened.json["code"]))
+	a.exchange(phoneChecks02, ids[0], a.open(phoneChecks02, ids[0]).text("code"))
 
-	list := a.get("/phone_check/v0.2/checks?page=2&size=2&sort=created_at,asc")
-	first := a.get("/phone_check/v0.2/checks?page=1&size=2&sort=created_at,asc")
+	list := a.get(phoneChecks02 + "?page=2&size=2&sort=created_at,asc")
+	first := a.get(phoneChecks02 + "?page=1&size=2&sort=created_at,asc")
 
 	// The fixture has a COMPLETED check first and links in both directions. Combine two pages to get
 	// both.
@@ -171,32 +172,33 @@ type operationRow struct {
 	Success                        int
 }
 
+func operations(t testing.TB) (rows []operationRow) {
+	t.Helper()
+	readFixture(t, "operations", &rows)
+	return rows
+}
+
+var idSegment = regexp.MustCompile(`\{\w+\}`)
+
+// unknownPath returns the path of the operation with IDs that do not exist.
+func (r operationRow) unknownPath() string {
+	version := "v0.1"
+	if strings.HasSuffix(r.Operation, ".complete") {
+		version = "v0.2"
+	}
+	return idSegment.ReplaceAllString(strings.ReplaceAll(r.Path, "{v}", version), "unknown")
+}
+
 func TestServer_ServesEveryOperation(t *testing.T) {
 	t.Parallel()
 	srv := sandboxfake.New(t, sandboxfake.WithInMemory())
 	a := newAPI(t, srv)
 	a.token = ""
-	text, err := os.ReadFile(filepath.Join("..", "internal", "wire", "testdata", "operations.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var rows []operationRow
-	if err := json.Unmarshal(text, &rows); err != nil {
-		t.Fatal(err)
-	}
-	for _, row := range rows {
+	for _, row := range operations(t) {
 		t.Run(row.Method+" "+row.Path, func(t *testing.T) {
-			path := strings.ReplaceAll(row.Path, "{v}", "v0.1")
-			if strings.HasSuffix(row.Operation, ".complete") {
-				path = strings.ReplaceAll(row.Path, "{v}", "v0.2")
-			}
-			for _, id := range []string{"check_id", "trace_id", "ip", "code", "project_id", "client_id", "workspace_id", "member_id", "payment_method_id", "period"} {
-				path = strings.ReplaceAll(path, "{"+id+"}", "unknown")
-			}
-
 			// With a token of the other kind of credentials, a route that exists returns 403, and an unknown
 			// one 404 or 405.
-			request := a.request(row.Method, path, "")
+			request := a.request(row.Method, row.unknownPath(), "")
 			switch row.Scope {
 			case "":
 				if r := a.do(request); r.status == 405 || r.fragment() == "not_found" {

@@ -80,9 +80,7 @@ func TestWithRateLimit_Window(t *testing.T) {
 	if diff := cmp.Diff(headers("1"), rateHeaders(first)); diff != "" || first.status != 201 {
 		t.Errorf("first request: %d (-want +got):\n%s", first.status, diff)
 	}
-	if err := srv.Advance(t.Context(), 90*time.Second); err != nil {
-		t.Fatal(err)
-	}
+	advance(t, srv, 90*time.Second)
 	second := a.get(phoneChecks + "/unknown")
 	if diff := cmp.Diff(headers("0"), rateHeaders(second)); diff != "" || second.status != 404 {
 		t.Errorf("second request, for an unknown check: %d (-want +got):\n%s", second.status, diff)
@@ -95,20 +93,16 @@ func TestWithRateLimit_Window(t *testing.T) {
 		t.Errorf("third request (-want +got):\n%s", diff)
 	}
 	a.token = a.tokenFor(srv.Credentials(), "phone_check") // token requests are not limited
-	if err := srv.Advance(t.Context(), 3509*time.Second); err != nil {
-		t.Fatal(err)
-	}
+	advance(t, srv, 3509*time.Second)
 	a.get(phoneChecks).wantProblem(t, 429, "too_many_requests")
-	if err := srv.Advance(t.Context(), time.Second); err != nil {
-		t.Fatal(err)
-	}
+	advance(t, srv, time.Second)
 
 	next := a.get(phoneChecks)
 
 	if next.status != 200 || next.header.Get("X-RateLimit-Remaining") != "1" {
 		t.Errorf("after the hour: %d with %v remaining, want 200 and 1", next.status, next.header.Get("X-RateLimit-Remaining"))
 	}
-	if total := next.json["page"].(map[string]any)["total_elements"]; total != 0.0 {
+	if total := next.at("page", "total_elements"); total != 0.0 {
 		t.Errorf("%v checks, want none: the first one has expired, and the second create was rejected", total)
 	}
 }

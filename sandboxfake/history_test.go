@@ -21,14 +21,12 @@ const historyLimit = 10_000
 func (a *api) allChecks(limit int) []string {
 	a.t.Helper()
 	var all []string
-	for query := fmt.Sprint("limit=", limit); ; {
-		checks, next := a.checks(query)
+	for before, more := "", true; more; {
+		checks, next := a.checks(fmt.Sprintf("limit=%d%s", limit, before))
 		all = append(all, ids(checks)...)
-		if next == "" {
-			return all
-		}
-		query = fmt.Sprintf("limit=%d&before=%s", limit, next)
+		before, more = "&before="+next, next != ""
 	}
+	return all
 }
 
 func TestServer_HistoryLimit(t *testing.T) {
@@ -133,9 +131,7 @@ func TestServer_HistoryDeliveries(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if err := a.srv.WaitIdle(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			waitIdle(t, a.srv)
 
 			got := a.control(http.MethodGet, "timeline?check_id="+id, "")
 
@@ -192,8 +188,9 @@ func TestServer_HistoryAttempts(t *testing.T) {
 		if next := after[5]; next["due"] != began.Add(13*time.Second).UTC().Format(time.RFC3339Nano) || next["time"] != next["due"] || next["number"] != 2.0 {
 			t.Errorf("next attempt = %v, want the second one, due 10 s after the first", next)
 		}
-		if attempt := listed.json["deliveries"].([]any)[0].(map[string]any)["attempts"].([]any)[0].(map[string]any); attempt["duration_seconds"] != 3.0 {
-			t.Errorf("attempt in the list of deliveries = %v, want a duration of 3 s", attempt)
+		shown := listed.json["deliveries"].([]any)[0].(map[string]any)
+		if attempt := shown["attempts"].([]any)[0].(map[string]any); attempt["duration_seconds"] != 3.0 || shown["next_attempt"] != after[5]["due"] {
+			t.Errorf("list of deliveries = %v, want an attempt of 3 s, and when the next one is due", shown)
 		}
 		delivery := during[3]["delivery_id"]
 		want := []any{
@@ -278,9 +275,7 @@ func TestAttempt_DurationWithoutWait(t *testing.T) {
 		}
 		began := time.Now()
 
-		if err := a.srv.WaitIdle(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		waitIdle(t, a.srv)
 
 		if d := a.srv.Deliveries()[1]; time.Since(began) == 0 || d.Attempts[0].Duration != 0 {
 			t.Errorf("the second callback took %v, of which its attempt %v, want a wait and an attempt without it", time.Since(began), d.Attempts[0].Duration)
@@ -306,9 +301,7 @@ func TestServer_Traces(t *testing.T) {
 	}
 	a.get(path+"/unknown").wantProblem(t, 404, "trace_not_found")
 	a.get(phoneChecks+"/unknown/traces").wantProblem(t, 404, "check_not_found")
-	if err := srv.Advance(t.Context(), 7*24*time.Hour+time.Second); err != nil {
-		t.Fatal(err)
-	}
+	advance(t, srv, 7*24*time.Hour+time.Second)
 	a.token = a.tokenFor(srv.Credentials(), "phone_check")
 	a.get(trace).wantProblem(t, 410, "trace_gone")
 }

@@ -100,9 +100,7 @@ func TestServer_JournalsReturnCopies(t *testing.T) {
 	srv.Inject(sandboxfake.Match{Operation: sandboxfake.OperationCallback}, sandboxfake.Fault{Body: "{}"})
 	a.post(phoneChecks, `{"phone_number":"447700900012"}`)
 	a.completeCheck(srv.Handle("app.sandbox.test", new(recordingReceiver)))
-	if err := srv.WaitIdle(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	waitIdle(t, srv)
 	// As text, so that nothing is shared with the journals.
 	journals := func() string {
 		text, err := json.MarshalIndent([]any{srv.Requests(), srv.Deliveries()}, "", "\t")
@@ -182,9 +180,7 @@ func TestWithJournalLimit_DroppedDelivery(t *testing.T) {
 			a.create(phoneChecks, `{"phone_number":"447700900012","callback_url":"`+host+`"}`)
 		}
 
-		if err := srv.Advance(t.Context(), 2*time.Minute); err != nil {
-			t.Fatal(err)
-		}
+		advance(t, srv, 2*time.Minute)
 
 		if deliveries.count() != 3 || len(srv.Deliveries()) != 1 || srv.DroppedDeliveries() != 2 {
 			t.Errorf("%d callbacks received, %d in the journal, %d dropped, want 3, 1 and 2", deliveries.count(), len(srv.Deliveries()), srv.DroppedDeliveries())
@@ -202,9 +198,7 @@ func TestServer_DeliveriesListAttempts(t *testing.T) {
 		w.WriteHeader(500 + len(sent))
 	}))
 	id := a.completeCheck(host + "/callbacks?tenant=1")
-	if err := srv.Advance(t.Context(), 10*time.Second); err != nil {
-		t.Fatal(err)
-	}
+	advance(t, srv, 10*time.Second)
 
 	got := srv.Deliveries()[0]
 
@@ -411,21 +405,6 @@ func TestServer_LimitsDeliveryJournal(t *testing.T) {
 	}
 }
 
-func TestServer_RejectsLongTexts(t *testing.T) {
-	t.Parallel()
-	srv := consoleServer(t)
-	a, owner := newAPI(t, srv), newOwnerAPI(t, srv)
-	long := "https://app.sandbox.test/" + strings.Repeat("u", urlLimit)
-	for name, got := range map[string]response{
-		"callback URL of a check":   a.post(phoneChecks02, `{"phone_number":"447700900012","callback_url":"`+long+`"}`),
-		"redirect URL of a check":   a.post(phoneChecks02, `{"phone_number":"447700900012","redirect_url":"`+long+`"}`),
-		"callback URL of a project": owner.post(projects, `{"name":"shop","configuration":{"phone_check":{"callback_url":"`+long+`"}}}`),
-		"reference ID":              a.post(phoneChecks02, `{"phone_number":"447700900012","reference_id":"`+strings.Repeat("r", referenceIDLimit+1)+`"}`),
-	} {
-		t.Run(name, func(t *testing.T) { got.wantProblem(t, http.StatusBadRequest, "bad_request") })
-	}
-}
-
 func quoteJSON(t *testing.T, text string) string {
 	t.Helper()
 	quoted, err := json.Marshal(text)
@@ -506,19 +485,6 @@ func TestServer_WaitDelivery(t *testing.T) {
 	})
 }
 
-func TestServer_WaitDeliveryCanceled(t *testing.T) {
-	t.Parallel()
-	srv := sandboxfake.New(t, sandboxfake.WithInMemory())
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-
-	_, err := srv.WaitDelivery(ctx, func(sandboxfake.Delivery) bool { return false })
-
-	if !errors.Is(err, context.Canceled) {
-		t.Errorf("error = %v, want context.Canceled", err)
-	}
-}
-
 func TestServer_WaitDeliveryLastAttempt(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -536,9 +502,7 @@ func TestServer_WaitDeliveryLastAttempt(t *testing.T) {
 			if tt.receive != nil {
 				newAPI(t, srv).completeCheck(srv.Handle("app.sandbox.test", tt.receive))
 			}
-			if err := srv.WaitIdle(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			waitIdle(t, srv)
 			ctx, cancel := context.WithCancel(t.Context())
 			cancel()
 
@@ -573,9 +537,7 @@ func TestServer_Redeliver(t *testing.T) {
 	a := newAPI(t, srv)
 	var receiver recordingReceiver
 	a.completeCheck(srv.Handle("app.sandbox.test", &receiver))
-	if err := srv.Advance(t.Context(), time.Minute); err != nil {
-		t.Fatal(err)
-	}
+	advance(t, srv, time.Minute)
 	first := srv.Deliveries()[0]
 
 	if err := srv.Redeliver(t.Context(), first.ID); err != nil {

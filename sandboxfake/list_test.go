@@ -34,9 +34,7 @@ func createSixChecks(t *testing.T) *api {
 	a := newAPI(t, srv)
 	for i, name := range []string{"a", "b", "c", "d", "e", "f"} {
 		if i == 3 || i == 5 {
-			if err := srv.Advance(t.Context(), time.Second); err != nil {
-				t.Fatal(err)
-			}
+			advance(t, srv, time.Second)
 		}
 		id := a.create(phoneChecks, fmt.Sprintf(`{"phone_number":"44770090001%d","reference_id":%q}`, i, name))
 		if name != "f" {
@@ -238,17 +236,11 @@ func collections(t *testing.T) []collection {
 	owner.want(200, http.MethodPut, workspaces+"/default/billing_account", `{"company_name":"Sandbox Ltd"}`)
 	owned := workspaces + "/default/members/" + account.MemberID + "/credentials"
 	const cards, topUps, invitations = workspaces + "/default/payment_methods", workspaces + "/default/topups", workspaces + "/default/invitations"
-	advance := func(d time.Duration) {
-		t.Helper()
-		if err := srv.Advance(t.Context(), d); err != nil {
-			t.Fatal(err)
-		}
-	}
 	var product *api
 	var projectIDs, cardIDs, topUpIDs, invitationIDs, checkIDs []string
 	credentialIDs := []string{account.Credentials.ClientID}
 	for i := range 3 {
-		advance(30 * time.Second)
+		advance(t, srv, 30*time.Second)
 		card := owner.want(201, http.MethodPost, cards, fmt.Sprintf(`{"card_number":"424242424242000%d","expiry_month":%d,"expiry_year":%d,"currencies":["EUR","USD"]}`, i, i+1, 2030+i)).text("payment_method_id")
 		cardIDs = append(cardIDs, card)
 		credentialIDs = append(credentialIDs, owner.want(201, http.MethodPost, owned, "").text("client_id"))
@@ -263,7 +255,7 @@ func collections(t *testing.T) []collection {
 	}
 	// Update them in a different order.
 	for _, i := range []int{1, 0, 2} {
-		advance(15 * time.Second)
+		advance(t, srv, 15*time.Second)
 		owner.want(200, http.MethodPatch, projects+"/"+projectIDs[i], `[{"op":"add","path":"/callback_url","value":"https://app.sandbox.test"}]`)
 		product.want(200, http.MethodGet, "/subscriber_check/v0.1/checks/"+checkIDs[i]+"/redirect", "")
 	}

@@ -50,7 +50,7 @@ func TestServer_RevokesOnlyOwnTokens(t *testing.T) {
 	}
 	for name, c := range map[string]idverify.Credentials{
 		"another project's":           sibling.Credentials,
-		"the project's other":         {ClientID: second.text("client_id"), ClientSecret: idverify.NewSecret(second.text("client_secret"))},
+		"the project's other":         second.credentials(),
 		"the workspace's":             account.Credentials,
 		"another workspace's":         other.Credentials,
 		"another workspace's project": other.NewProject(idverify.ProjectParams{Name: "Other project", Mode: idverify.ModeLive}).Credentials,
@@ -203,9 +203,7 @@ func TestServer_TokenExpiry(t *testing.T) {
 		by   time.Duration
 		want int
 	}{{time.Hour - 1, 200}, {1, 401}} {
-		if err := srv.Advance(t.Context(), step.by); err != nil {
-			t.Fatal(err)
-		}
+		advance(t, srv, step.by)
 		if got := status("Bearer " + token); got != step.want {
 			t.Errorf("status with the token at %v = %d, want %d", srv.Now().Sub(frozenAt), got, step.want)
 		}
@@ -217,12 +215,6 @@ func TestServer_FreesExpiredTokens(t *testing.T) {
 	t.Parallel()
 	srv := consoleServer(t)
 	a := &api{t: t, srv: srv}
-	advance := func(d time.Duration) {
-		t.Helper()
-		if err := srv.Advance(t.Context(), d); err != nil {
-			t.Fatal(err)
-		}
-	}
 	stored := func(want int) {
 		t.Helper()
 		if byText, issued := srv.StoredTokens(); byText != want || issued != want {
@@ -232,11 +224,11 @@ func TestServer_FreesExpiredTokens(t *testing.T) {
 	for range 3 {
 		a.tokenFor(srv.Credentials(), "phone_check")
 	}
-	advance(30 * time.Minute)
+	advance(t, srv, 30*time.Minute)
 	kept := a.tokenFor(srv.Credentials(), "phone_check")
 	stored(4)
 
-	advance(30 * time.Minute)
+	advance(t, srv, 30*time.Minute)
 	a.tokenFor(srv.Credentials(), "phone_check")
 	stored(2)
 
@@ -245,7 +237,7 @@ func TestServer_FreesExpiredTokens(t *testing.T) {
 		t.Errorf("status with an unexpired token = %d, want 200", r.status)
 	}
 	for range 100 {
-		advance(time.Hour)
+		advance(t, srv, time.Hour)
 		a.tokenFor(srv.Credentials(), "phone_check")
 	}
 	stored(1)
@@ -256,50 +248,44 @@ func TestServer_TokenRequests(t *testing.T) {
 	srv := sandboxfake.New(t, sandboxfake.WithInMemory())
 	a := &api{t: t, srv: srv}
 	project, workspace := srv.Credentials(), srv.ConsoleCredentials()
-	wrong := project
-	wrong.ClientSecret = workspace.ClientSecret
-	form := func(pairs ...string) url.Values {
-		v := make(url.Values)
-		for i := 0; i < len(pairs); i += 2 {
-			v.Add(pairs[i], pairs[i+1])
-		}
-		return v
-	}
+	wrong := idverify.Credentials{ClientID: project.ClientID, ClientSecret: workspace.ClientSecret}
+	const grant = "grant_type=client_credentials&"
 	for _, row := range []struct {
 		name        string
-		credentials string
-		form        url.Values
+		credentials idverify.Credentials
+		form        string
 		status      int
 		error       string
 	}{
-		{"product scope of a project", "project", form("grant_type", "client_credentials", "scope", "phone_check"), 200, ""},
-		{"several product scopes", "project", form("grant_type", "client_credentials", "scope", "phone_check sim_check subscriber_check coverage"), 200, ""},
-		{"console scope of a project", "project", form("grant_type", "client_credentials", "scope", "projects"), 400, "invalid_scope"},
-		{"product and console scope", "project", form("grant_type", "client_credentials", "scope", "phone_check projects"), 400, "invalid_scope"},
-		{"console scopes of a workspace", "workspace", form("grant_type", "client_credentials", "scope", "projects workspaces"), 200, ""},
-		{"console scope alias", "workspace", form("grant_type", "client_credentials", "scope", "console"), 200, ""},
-		{"product scope of a workspace", "workspace", form("grant_type", "client_credentials", "scope", "phone_check"), 400, "invalid_scope"},
-		{"unknown scope", "project", form("grant_type", "client_credentials", "scope", "everything"), 400, "invalid_scope"},
-		{"duplicate scope", "project", form("grant_type", "client_credentials", "scope", "phone_check phone_check"), 400, "invalid_scope"},
-		{"two spaces", "project", form("grant_type", "client_credentials", "scope", "phone_check  sim_check"), 400, "invalid_scope"},
-		{"trailing space", "project", form("grant_type", "client_credentials", "scope", "phone_check "), 400, "invalid_scope"},
-		{"empty scope", "project", form("grant_type", "client_credentials", "scope", ""), 400, "invalid_request"},
-		{"no scope", "project", form("grant_type", "client_credentials"), 400, "invalid_request"},
-		{"no grant type", "project", form("scope", "phone_check"), 400, "invalid_request"},
-		{"unsupported grant type", "project", form("grant_type", "password", "scope", "phone_check"), 400, "unsupported_grant_type"},
-		{"wrong secret before other errors", "wrong", form(), 401, "invalid_client"},
+		{"all product scopes", project, grant + "scope=phone_check+sim_check+subscriber_check+coverage", 200, ""},
+		{"phone_check of a project", project, grant + "scope=phone_check", 200, ""},
+		{"phone_check of a workspace", workspace, grant + "scope=phone_check", 400, "invalid_scope"},
+		{"sim_check of a workspace", workspace, grant + "scope=sim_check", 400, "invalid_scope"},
+		{"subscriber_check of a workspace", workspace, grant + "scope=subscriber_check", 400, "invalid_scope"},
+		{"coverage of a workspace", workspace, grant + "scope=coverage", 400, "invalid_scope"},
+		{"both console scopes", workspace, grant + "scope=projects+workspaces", 200, ""},
+		{"projects of a workspace", workspace, grant + "scope=projects", 200, ""},
+		{"workspaces of a workspace", workspace, grant + "scope=workspaces", 200, ""},
+		{"console of a workspace", workspace, grant + "scope=console", 200, ""},
+		{"projects of a project", project, grant + "scope=projects", 400, "invalid_scope"},
+		{"workspaces of a project", project, grant + "scope=workspaces", 400, "invalid_scope"},
+		{"console of a project", project, grant + "scope=console", 400, "invalid_scope"},
+		{"product and console scope of a project", project, grant + "scope=phone_check+projects", 400, "invalid_scope"},
+		{"product and console scope of a workspace", workspace, grant + "scope=projects+phone_check", 400, "invalid_scope"},
+		{"unknown scope", project, grant + "scope=everything", 400, "invalid_scope"},
+		{"duplicate scope", project, grant + "scope=phone_check+phone_check", 400, "invalid_scope"},
+		{"two spaces", project, grant + "scope=phone_check++sim_check", 400, "invalid_scope"},
+		{"trailing space", project, grant + "scope=phone_check+", 400, "invalid_scope"},
+		{"empty scope", project, grant + "scope=", 400, "invalid_request"},
+		{"no scope", project, "grant_type=client_credentials", 400, "invalid_request"},
+		{"no grant type", project, "scope=phone_check", 400, "invalid_request"},
+		{"unsupported grant type", project, "grant_type=password&scope=phone_check", 400, "unsupported_grant_type"},
+		{"wrong secret before other errors", wrong, "", 401, "invalid_client"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
-			credentials := project
-			switch row.credentials {
-			case "workspace":
-				credentials = workspace
-			case "wrong":
-				credentials = wrong
-			}
 
-			r := a.tokenCall(credentials, row.form)
+			r := a.postForm(tokenPath, row.credentials, "application/x-www-form-urlencoded", row.form)
 
 			if code, _ := r.json["error"].(string); r.status != row.status || code != row.error {
 				t.Errorf("response = %d %s, want %d %q", r.status, r.body, row.status, row.error)

@@ -6,8 +6,6 @@ import (
 	"maps"
 	"mime"
 	"net/http"
-	"os"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -196,16 +194,8 @@ func wantDescribed(t testing.TB, request *http.Request, r response) {
 
 func TestOpenAPI_DescribesEveryOperation(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile(filepath.Join("..", "internal", "wire", "testdata", "operations.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var rows []operationRow
-	if err := json.Unmarshal(text, &rows); err != nil {
-		t.Fatal(err)
-	}
 	want := make(map[string]string)
-	for _, row := range rows {
+	for _, row := range operations(t) {
 		security := `[]`
 		switch row.Scope {
 		case "":

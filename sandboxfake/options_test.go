@@ -178,17 +178,25 @@ func TestWithPublicURL_ListenerPort(t *testing.T) {
 	}
 }
 
-// In-process clients reach the public host without a tunnel and trust its certificate.
-func TestWithPublicURL_InProcessClients(t *testing.T) {
+// In-process clients reach the service without a tunnel. They trust its certificate, whoever has
+// issued it.
+func TestServer_InProcessClients(t *testing.T) {
 	t.Parallel()
-	for name, opts := range map[string][]sandboxfake.Option{
-		"fresh keys":      {sandboxfake.WithFreshKeys()},
-		"own certificate": {sandboxfake.WithCertificate(newCertificate(t, "sandbox.example.com"))},
-		"in memory":       {sandboxfake.WithInMemory()},
+	public := sandboxfake.WithPublicURL(publicURL)
+	own := func(name string) sandboxfake.Option { return sandboxfake.WithCertificate(newCertificate(t, name)) }
+	for name, row := range map[string]struct {
+		host string
+		opts []sandboxfake.Option
+	}{
+		"public host, fresh keys":      {"sandbox.example.com", []sandboxfake.Option{public, sandboxfake.WithFreshKeys()}},
+		"public host, own certificate": {"sandbox.example.com", []sandboxfake.Option{public, own("sandbox.example.com")}},
+		"public host, in memory":       {"sandbox.example.com", []sandboxfake.Option{public, sandboxfake.WithInMemory()}},
+		"localhost, own certificate":   {"localhost", []sandboxfake.Option{sandboxfake.WithAddr("localhost:0"), own("localhost")}},
+		"address, own certificate":     {"127.0.0.1", []sandboxfake.Option{sandboxfake.WithAddr("127.0.0.1:0"), own("127.0.0.1")}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			srv := sandboxfake.New(t, append(opts, sandboxfake.WithPublicURL(publicURL))...)
+			srv := sandboxfake.New(t, row.opts...)
 			receiver := new(recordingReceiver)
 			callbacks := srv.Handle("app.sandbox.test", receiver)
 			check, err := srv.Client().PhoneChecks.Create(t.Context(), idverify.PhoneCheckParams{PhoneNumber: "447700900012", CallbackURL: callbacks})
@@ -200,13 +208,17 @@ func TestWithPublicURL_InProcessClients(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			srv.WaitIdle(t.Context())
+			waitIdle(t, srv)
 
-			if visit.Status != http.StatusOK || visit.URL.Host != "sandbox.example.com" {
-				t.Errorf("device ended at %s with %d, want 200 from the public host", visit.URL, visit.Status)
+			if visit.Status != http.StatusOK || visit.URL.Hostname() != row.host {
+				t.Errorf("device ended at %s with %d, want 200 from %s", visit.URL, visit.Status, row.host)
 			}
 			if receiver.count() != 1 {
 				t.Errorf("%d callbacks, want 1: %+v", receiver.count(), srv.Deliveries())
+			}
+			srv.Close()
+			if _, err := srv.HTTPClient().Get(srv.URL()); err == nil {
+				t.Error("the closed server responds")
 			}
 		})
 	}

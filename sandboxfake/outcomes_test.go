@@ -79,9 +79,7 @@ func TestServer_SandboxOutcomes(t *testing.T) {
 					if r := a.get(table.path + "/" + id + "/redirect"); r.status != http.StatusOK {
 						t.Fatalf("%s: open: %d %s, want 200", suffix, r.status, r.body)
 					}
-					if err := srv.WaitIdle(t.Context()); err != nil {
-						t.Fatal(err)
-					}
+					waitIdle(t, srv)
 					final.json = receiver.last(t)
 				}
 				if got := outcome(final.json); got != want {
@@ -148,9 +146,7 @@ func TestWithOutcomeFunc_Outcome(t *testing.T) {
 		for _, path := range []string{phoneChecks, "/subscriber_check/v0.1/checks"} {
 			id := product.create(path, fmt.Sprintf(`{"phone_number":%q,"callback_url":%q}`, number, host))
 			product.want(200, http.MethodGet, path+"/"+id+"/redirect", "")
-			if err := srv.WaitIdle(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			waitIdle(t, srv)
 
 			got := received.last(t)
 			if got["check_id"] != id || outcome(got) != show(want) || errorCode(got) != want.ErrorCode {

@@ -8,28 +8,32 @@ import (
 	"github.com/idverify/idverify-go/sandboxfake"
 )
 
-func TestWithRequestLog_Lines(t *testing.T) {
-	t.Parallel()
+// requestLog returns the log of a server that use calls. Each write is one line.
+func requestLog(t *testing.T, use func(a *api), opts ...sandboxfake.Option) string {
+	t.Helper()
 	lines := make(chan string, 16)
-	srv := sandboxfake.New(t, sandboxfake.WithInMemory(), sandboxfake.WithRequestLog(writerFunc(func(p []byte) { lines <- string(p) })))
-	a := newAPI(t, srv)
-	target := srv.Handle("app.sandbox.test", new(recordingReceiver))
-	id := a.completeCheck(target + "/callbacks?token=secret")
-	if err := srv.WaitIdle(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	srv.Inject(sandboxfake.Match{}, sandboxfake.Fault{Status: http.StatusServiceUnavailable})
-	a.get(phoneChecks)
+	srv := sandboxfake.New(t, append(opts, sandboxfake.WithRequestLog(writerFunc(func(p []byte) { lines <- string(p) })))...)
+	use(newAPI(t, srv))
 	close(lines)
-
-	var all strings.Builder
+	var log strings.Builder
 	for line := range lines {
 		if strings.Count(line, "\n") != 1 {
 			t.Errorf("one write contains %q, want one line", line)
 		}
-		all.WriteString(line)
+		log.WriteString(line)
 	}
-	log := all.String()
+	return log.String()
+}
+
+func TestWithRequestLog_Lines(t *testing.T) {
+	t.Parallel()
+	var id string
+	log := requestLog(t, func(a *api) {
+		id = a.completeCheck(a.srv.Handle("app.sandbox.test", new(recordingReceiver)) + "/callbacks?token=secret")
+		waitIdle(t, a.srv)
+		a.srv.Inject(sandboxfake.Match{}, sandboxfake.Fault{Status: http.StatusServiceUnavailable})
+		a.get(phoneChecks)
+	}, sandboxfake.WithInMemory())
 
 	for _, want := range []string{
 		" POST   /oauth2/v1/token token.create 200 ",
@@ -50,36 +54,25 @@ func TestWithRequestLog_Lines(t *testing.T) {
 // TestWithRequestLog_AttemptCauses checks the lines of attempts without a response.
 func TestWithRequestLog_AttemptCauses(t *testing.T) {
 	t.Parallel()
-	lines := make(chan string, 16)
-	srv := sandboxfake.New(t, sandboxfake.WithRequestLog(writerFunc(func(p []byte) { lines <- string(p) })))
-	a := newAPI(t, srv)
-	const unused = "http://127.0.0.1:9" // nothing listens on port 9
-	a.completeCheck(unused + "/callbacks?token=secret")
-	if err := srv.WaitIdle(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	srv.Inject(sandboxfake.Match{Operation: sandboxfake.OperationCallback}, sandboxfake.Fault{Drop: true})
-	a.completeCheck(unused)
-	if err := srv.WaitIdle(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	close(lines)
-
-	var all strings.Builder
-	for line := range lines {
-		all.WriteString(line)
-	}
+	log := requestLog(t, func(a *api) {
+		const unused = "http://127.0.0.1:9" // nothing listens on port 9
+		a.completeCheck(unused + "/callbacks?token=secret")
+		waitIdle(t, a.srv)
+		a.srv.Inject(sandboxfake.Match{Operation: sandboxfake.OperationCallback}, sandboxfake.Fault{Drop: true})
+		a.completeCheck(unused)
+		waitIdle(t, a.srv)
+	})
 
 	for _, want := range []string{
 		"attempt 1 --- unreachable: the connection failed or was lost: connection refused ",
 		"attempt 1 --- unreachable: the connection failed or was lost: dropped by an injected fault ",
 	} {
-		if !strings.Contains(all.String(), want) {
-			t.Errorf("log does not contain %q:\n%s", want, all.String())
+		if !strings.Contains(log, want) {
+			t.Errorf("log does not contain %q:\n%s", want, log)
 		}
 	}
-	if strings.Contains(all.String(), "secret") || strings.Contains(all.String(), "127.0.0.1") {
-		t.Errorf("log contains the receiver's secret or address:\n%s", all.String())
+	if strings.Contains(log, "secret") || strings.Contains(log, "127.0.0.1") {
+		t.Errorf("log contains the receiver's secret or address:\n%s", log)
 	}
 }
 

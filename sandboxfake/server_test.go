@@ -119,9 +119,7 @@ func TestServer_VerifierOptions(t *testing.T) {
 	}))
 
 	newAPI(t, srv).completeCheck(url)
-	if err := srv.WaitIdle(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	waitIdle(t, srv)
 
 	mu.Lock()
 	defer mu.Unlock()

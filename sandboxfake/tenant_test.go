@@ -50,20 +50,19 @@ func newTenants(t *testing.T) *tenants {
 		n.traces[product] = n.product.get(path+"/"+id+"/traces").column("traces", "trace_id")[0]
 	}
 	const workspace = workspaces + "/default"
+	card := n.owner.addCard()
 	n.owner.want(200, http.MethodPut, workspace+"/billing_account", `{"company_name":"Victim Ltd"}`)
-	card := n.owner.want(201, http.MethodPost, workspace+"/payment_methods", newCard).text("payment_method_id")
-	if r := n.owner.topUp(card, "EUR", "5"); r.status != 201 {
-		t.Fatalf("top up: %d %s", r.status, r.body)
+	n.ids = map[string]string{
+		"project_id": n.project.ProjectID, "workspace_id": n.victim.WorkspaceID, "member_id": n.victim.MemberID, "payment_method_id": card,
+		"top_up_id":     n.owner.topUp(card, "EUR", "5").text("top_up_id"),
+		"invitation_id": n.owner.want(201, http.MethodPost, workspace+"/invitations", `{"name":"Joan","role":"VIEWER"}`).text("invitation_id"),
 	}
-	n.owner.want(201, http.MethodPost, workspace+"/invitations", `{"name":"Joan","role":"VIEWER"}`)
-	n.ids = map[string]string{"project_id": n.project.ProjectID, "workspace_id": n.victim.WorkspaceID, "member_id": n.victim.MemberID, "payment_method_id": card}
 
 	sibling := n.victim.NewProject(idverify.ProjectParams{Name: "Sibling", Mode: idverify.ModeLive})
 	other := srv.NewWorkspace("Other")
 	theirs := other.NewProject(idverify.ProjectParams{Name: "Other project", Mode: idverify.ModeLive})
 	admin, viewer := n.owner.invite("Ada", "ADMIN"), n.owner.invite("Grace", "VIEWER")
-	newConsoleAPI(t, srv, other.Credentials).want(200, http.MethodPut, workspace+"/billing_account", `{"company_name":"Other Ltd"}`)
-	newConsoleAPI(t, srv, other.Credentials).want(201, http.MethodPost, workspace+"/payment_methods", newCard)
+	newConsoleAPI(t, srv, other.Credentials).addCard()
 	n.productCallers = [intruders]*api{otherProject: newProductAPI(t, srv, sibling.Credentials), otherWorkspace: newProductAPI(t, srv, theirs.Credentials)}
 	n.consoleCallers = [intruders]*api{n.productCallers[otherProject], newConsoleAPI(t, srv, other.Credentials), newConsoleAPI(t, srv, other.Credentials), newConsoleAPI(t, srv, admin.Credentials), newConsoleAPI(t, srv, viewer.Credentials)}
 	n.credentials = [intruders]idverify.Credentials{otherProject: sibling.Credentials, otherWorkspace: theirs.Credentials}
@@ -168,6 +167,11 @@ func (n *tenants) snapshot(intruder int) string {
 
 // secrets returns texts that must not appear in responses to intruders.
 func (n *tenants) secrets() []string {
+	for name, id := range n.ids {
+		if id == "" {
+			n.owner.t.Errorf("%s is empty", name)
+		}
+	}
 	secrets := slices.Concat(slices.Collect(maps.Values(n.ids)), slices.Collect(maps.Values(n.checks)), slices.Collect(maps.Values(n.codes)), slices.Collect(maps.Values(n.traces)))
 	return append(secrets, "the victim's reference", "Victim", n.victim.Credentials.ClientID, n.project.Credentials.ClientID, n.product.token)
 }

@@ -111,17 +111,13 @@ func useServer(t *testing.T, srv *sandboxfake.Server) {
 	if _, err := client.PhoneChecks.Complete(t.Context(), check.CheckID, openIdle(t, srv, check.CheckURL)); err != nil {
 		t.Fatal(err)
 	}
-	if err := srv.Advance(t.Context(), 5*time.Second); err != nil {
-		t.Fatal(err)
-	}
+	advance(t, srv, 5*time.Second)
 	srv.Inject(sandboxfake.Match{Operation: "phone_check.get", Repeat: true}, sandboxfake.Fault{Status: 502}, sandboxfake.Fault{})()
 	srv.Inject(sandboxfake.Match{Operation: sandboxfake.OperationCallback}, sandboxfake.Fault{Drop: true}, sandboxfake.Fault{WrongKey: true}, sandboxfake.Fault{WrongKey: true})
 	client = srv.Client()
 	openIdle(t, srv, createCheck(t, client, "447700900099", url+"/callbacks", "").CheckURL)
 	srv.Expire(createCheck(t, client, "447700900013", url+"/callbacks", "").CheckID)
-	if err := srv.WaitIdle(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	waitIdle(t, srv)
 	if _, err := client.SIMChecks.Create(t.Context(), idverify.SIMCheckParams{PhoneNumber: "447700900016"}); err != nil {
 		t.Fatal(err)
 	}
@@ -148,9 +144,7 @@ func openIdle(t *testing.T, srv *sandboxfake.Server, url string) (code string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := srv.WaitIdle(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	waitIdle(t, srv)
 	return visit.URL.Query().Get("code")
 }
 
@@ -213,9 +207,7 @@ func TestNew_WithoutTimeline(t *testing.T) {
 		a := newAPI(t, srv)
 		a.create(phoneChecks, `{"phone_number":"447700900012"}`)
 		srv.Inject(sandboxfake.Match{}, sandboxfake.Fault{Drop: true})
-		if err := srv.Advance(t.Context(), time.Minute); err != nil {
-			t.Fatal(err)
-		}
+		advance(t, srv, time.Minute)
 		srv.RotateKeys()
 		srv.Reset()
 
@@ -267,9 +259,7 @@ func TestNew_TimelineRedacts(t *testing.T) {
 		t.Fatal(err)
 	}
 	srv.Inject(sandboxfake.Match{Operation: sandboxfake.OperationCallback, CheckID: secret}, sandboxfake.Fault{Body: secret + number})
-	if err := srv.WaitIdle(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	waitIdle(t, srv)
 	deliveries := srv.Deliveries()
 	signature := deliveries[0].Attempts[0].Header.Get("Authorization")
 
@@ -346,9 +336,7 @@ func TestNew_TimelineOfAdvancedClock(t *testing.T) {
 		srv := sandboxfake.New(test, sandboxfake.WithInMemory())
 		newAPI(t, srv)
 		for range steps {
-			if err := srv.Advance(t.Context(), time.Hour); err != nil {
-				t.Fatal(err)
-			}
+			advance(t, srv, time.Hour)
 		}
 
 		if log := test.end(); strings.Contains(log, " real\n") != (steps > 0) {
