@@ -139,7 +139,6 @@ func (s *Server) controlPlane() http.Handler {
 		return nil
 	}
 	mux := http.NewServeMux()
-	mux.Handle("GET "+strings.TrimSuffix(controlPath, "/"), http.RedirectHandler(controlPath, http.StatusTemporaryRedirect))
 	mux.HandleFunc("GET "+controlPath+"{$}", s.controlHelp)
 	for _, row := range controls {
 		mux.HandleFunc(row.method+" "+controlPath+row.path, func(w http.ResponseWriter, r *http.Request) {

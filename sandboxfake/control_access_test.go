@@ -1,8 +1,9 @@
 package sandboxfake_test
 
 import (
-	"context"
 	"crypto/tls"
+	"encoding/base64"
+	"encoding/hex"
 	"io"
 	"log"
 	"maps"
@@ -91,17 +92,21 @@ func TestServer_ControlToken(t *testing.T) {
 	if got := start().ControlToken(); got != "" {
 		t.Errorf("ControlToken() without control plane = %q, want none", got)
 	}
-	const fixed = "a.fixed-token_of~ours+/1234=="
 	withToken := func(token string) sandboxfake.Option {
 		return sandboxfake.WithControl(sandboxfake.ControlOptions{Token: idverify.NewSecret(token)})
 	}
-	if got := start(withToken(fixed)).ControlToken(); got != fixed {
-		t.Errorf("ControlToken() = %q, want the token of the option", got)
+	for _, token := range []string{"a.fixed-token_of~ours+/1234==", strings.Repeat("x", 16), strings.Repeat("x", 256)} {
+		if got := start(withToken(token)).ControlToken(); got != token {
+			t.Errorf("ControlToken() = %q, want the token of the option", got)
+		}
 	}
-	for _, token := range []string{"tooshort", strings.Repeat("x", 257), "a token with spaces", "a-token-with-\n-in-it", `a-token-with-"quotes"`} {
-		if srv, err := sandboxfake.Start(sandboxfake.WithInMemory(), withToken(token)); err == nil {
+	for _, token := range []string{strings.Repeat("x", 15), strings.Repeat("x", 257), "a token with spaces", "a-token-with-\n-in-it", `a-token-with-"quotes"`} {
+		srv, err := sandboxfake.Start(sandboxfake.WithInMemory(), withToken(token))
+		if err == nil {
 			srv.Close()
-			t.Errorf("WithControl accepts the token %q, want an error", token)
+		}
+		if want := "sandboxfake: control token must have 16 to 256 letters, digits or characters of -._~+/="; err == nil || err.Error() != want {
+			t.Errorf("WithControl with the token %q: error = %v, want %s", token, err, want)
 		}
 	}
 }
@@ -185,32 +190,6 @@ func TestServer_ControlCrossOrigin(t *testing.T) {
 	}
 }
 
-func TestServer_ControlRemoteAddresses(t *testing.T) {
-	t.Parallel()
-	for _, row := range []struct {
-		name   string
-		remote bool // ControlOptions.Remote
-		path   string
-		from   string
-		status int
-	}{
-		{"this machine", false, "time", "127.0.0.1:5000", 200},
-		{"this machine over IPv6", false, "time", "[::1]:5000", 200},
-		{"this machine over mapped IPv4", false, "time", "[::ffff:127.0.0.1]:5000", 200},
-		{"other machine", false, "time", "192.0.2.1:5000", 403},
-		{"other machine over IPv6", false, "time", "[2001:db8::1]:5000", 403},
-		{"no address", false, "time", "", 403},
-		{"health from another machine", false, "health", "192.0.2.1:5000", 200},
-		{"other machine with remote control", true, "time", "192.0.2.1:5000", 200},
-	} {
-		srv := sandboxfake.New(t, sandboxfake.WithInMemory(), sandboxfake.WithControl(sandboxfake.ControlOptions{Remote: row.remote}))
-
-		if got := serveFrom(t, srv, row.from, http.MethodGet, "/_sandbox/"+row.path, bearer(srv.ControlToken())); got.Code != row.status {
-			t.Errorf("%s: %d, want %d", row.name, got.Code, row.status)
-		}
-	}
-}
-
 // session opens a session and returns its cookie.
 func (a *api) session() *http.Cookie {
 	a.t.Helper()
@@ -233,6 +212,10 @@ func TestServer_SessionCookie(t *testing.T) {
 	}
 	if strings.Contains(cookie.String(), a.srv.ControlToken()) {
 		t.Error("the cookie contains the control token")
+	}
+	value, err := base64.RawURLEncoding.DecodeString(cookie.Value)
+	if suffix, ok := strings.CutPrefix(cookie.Name, "sandboxfake_"); err != nil || len(value) != 32 || !ok || len(suffix) != 8 || suffix == hex.EncodeToString(value[:4]) {
+		t.Errorf("cookie = %s, want a name of eight digits that disclose no part of the value", cookie)
 	}
 	if another := other.session(); another.Name == cookie.Name || another.Value == cookie.Value {
 		t.Error("two servers share a session: the pages of one would replace the cookie of the other")
@@ -319,57 +302,63 @@ func TestServer_SessionAuthorizes(t *testing.T) {
 func TestServer_ControlResponseHeaders(t *testing.T) {
 	t.Parallel()
 	a := newControlAPI(t)
-	for _, got := range []response{a.control(http.MethodGet, "time", ""), a.do(a.request(http.MethodGet, "/_sandbox/time", ""))} {
-		for name, want := range map[string]string{"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff", "Cross-Origin-Resource-Policy": "same-origin", "Access-Control-Allow-Origin": ""} {
+	for want, got := range map[[2]string]response{
+		{"application/json", ""}:                                     a.control(http.MethodGet, "health", ""),
+		{"application/problem+json", `Bearer realm="control plane"`}: a.do(a.request(http.MethodGet, "/_sandbox/time", "")),
+	} {
+		for name, want := range map[string]string{
+			"Content-Type": want[0], "Www-Authenticate": want[1],
+			"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff", "Cross-Origin-Resource-Policy": "same-origin", "Access-Control-Allow-Origin": "",
+		} {
 			if value := got.header.Get(name); value != want {
 				t.Errorf("%d with %s %q, want %q", got.status, name, value, want)
 			}
 		}
+		if got.status == http.StatusOK && string(got.body) != `{"status":"ok"}` {
+			t.Errorf("health = %s", got.body)
+		}
 	}
 }
 
-func TestServer_ControlThisMachine(t *testing.T) {
+func TestServer_ControlAddresses(t *testing.T) {
 	t.Parallel()
 	local := &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1), Port: 443}
+	const path, neighbor = "/_sandbox/time", "192.0.2.2:5000"
 	for _, row := range []struct {
-		name, from string
-		local      net.Addr
-		header     http.Header
-		host       string
-		status     int
+		name, path, from string
+		local            net.Addr
+		header           http.Header
+		remote           bool // ControlOptions.Remote
+		status           int
 	}{
-		{"address of this machine", "192.0.2.1:5000", local, nil, "", 200},
-		{"mapped address of this machine", "[::ffff:192.0.2.1]:5000", local, nil, "", 200},
-		{"IPv6 address of this machine", "[2001:db8::1]:5000", &net.TCPAddr{IP: net.ParseIP("2001:db8::1")}, nil, "", 200},
-		{"neighbor", "192.0.2.2:5000", local, nil, "", 403},
-		{"unknown local address", "192.0.2.1:5000", nil, nil, "", 403},
-		{"local address without port", "192.0.2.1:5000", &net.UnixAddr{Name: "192.0.2.1"}, nil, "", 403},
-		{"no remote address", "", &net.TCPAddr{}, nil, "", 403},
-		{"X-Forwarded-For", "192.0.2.2:5000", local, http.Header{"X-Forwarded-For": {"127.0.0.1"}}, "", 403},
-		{"Forwarded", "192.0.2.2:5000", local, http.Header{"Forwarded": {"for=127.0.0.1;host=localhost"}}, "", 403},
-		{"X-Real-IP", "192.0.2.2:5000", local, http.Header{"X-Real-Ip": {"127.0.0.1"}}, "", 403},
-		{"True-Client-IP", "192.0.2.2:5000", local, http.Header{"True-Client-Ip": {"::1"}}, "", 403},
-		{"Host", "192.0.2.2:5000", local, nil, "127.0.0.1", 403},
-		{"forwarded for another machine", "127.0.0.1:5000", local, http.Header{"X-Forwarded-For": {"192.0.2.2"}}, "", 200},
+		{"loopback", path, "127.0.0.1:5000", nil, nil, false, 200},
+		{"IPv6 loopback", path, "[::1]:5000", nil, nil, false, 200},
+		{"mapped loopback", path, "[::ffff:127.0.0.1]:5000", nil, nil, false, 200},
+		{"other machine", path, "192.0.2.1:5000", nil, nil, false, 403},
+		{"other machine over IPv6", path, "[2001:db8::1]:5000", nil, nil, false, 403},
+		{"no address", path, "", nil, nil, false, 403},
+		{"health from another machine", "/_sandbox/health", "192.0.2.1:5000", nil, nil, false, 200},
+		{"other machine with remote control", path, "192.0.2.1:5000", nil, nil, true, 200},
+
+		{"address of this machine", path, "192.0.2.1:5000", local, nil, false, 200},
+		{"mapped address of this machine", path, "[::ffff:192.0.2.1]:5000", local, nil, false, 200},
+		{"IPv6 address of this machine", path, "[2001:db8::1]:5000", &net.TCPAddr{IP: net.ParseIP("2001:db8::1")}, nil, false, 200},
+		{"neighbor", path, neighbor, local, nil, false, 403},
+		{"local address without port", path, "192.0.2.1:5000", &net.UnixAddr{Name: "192.0.2.1"}, nil, false, 403},
+		{"no remote address", path, "", &net.TCPAddr{}, nil, false, 403},
+		{"X-Forwarded-For", path, neighbor, local, http.Header{"X-Forwarded-For": {"127.0.0.1"}}, false, 403},
+		{"Forwarded", path, neighbor, local, http.Header{"Forwarded": {"for=127.0.0.1;host=localhost"}}, false, 403},
+		{"X-Real-IP", path, neighbor, local, http.Header{"X-Real-Ip": {"127.0.0.1"}}, false, 403},
+		{"True-Client-IP", path, neighbor, local, http.Header{"True-Client-Ip": {"::1"}}, false, 403},
+		{"Host", "http://127.0.0.1" + path, neighbor, local, nil, false, 403},
+		{"forwarded for another machine", path, "127.0.0.1:5000", local, http.Header{"X-Forwarded-For": {"192.0.2.2"}}, false, 200},
 	} {
-		srv := sandboxfake.New(t, sandboxfake.WithInMemory(), sandboxfake.WithControl(sandboxfake.ControlOptions{}))
-		ctx := t.Context()
-		if row.local != nil {
-			ctx = context.WithValue(ctx, http.LocalAddrContextKey, row.local)
-		}
-		request := httptest.NewRequestWithContext(ctx, http.MethodGet, "/_sandbox/time", nil)
-		request.RemoteAddr = row.from
-		if row.host != "" {
-			request.Host = row.host
-		}
-		request.Header = bearer(srv.ControlToken())
-		maps.Copy(request.Header, row.header)
-		recorder := httptest.NewRecorder()
+		srv := sandboxfake.New(t, sandboxfake.WithInMemory(), sandboxfake.WithControl(sandboxfake.ControlOptions{Remote: row.remote}))
+		header := bearer(srv.ControlToken())
+		maps.Copy(header, row.header)
 
-		sandboxfake.Serve(srv, recorder, request)
-
-		if recorder.Code != row.status {
-			t.Errorf("%s: %d, want %d", row.name, recorder.Code, row.status)
+		if got := serveFrom(t, srv, row.from, row.local, http.MethodGet, row.path, header); got.Code != row.status {
+			t.Errorf("%s: %d, want %d", row.name, got.Code, row.status)
 		}
 	}
 }

@@ -48,6 +48,7 @@ func TestServer_ControlChecks(t *testing.T) {
 	t.Parallel()
 	a := newControlAPI(t, sandboxfake.WithFrozenClock(frozenAt))
 	project := a.state()["projects"].([]any)[0].(map[string]any)["project_id"]
+	a.create("/sim_check/v0.1/checks", `{"phone_number":"447700900016"}`)
 	a.create("/sim_check/v0.1/checks", `{"phone_number":"447700900099"}`)
 	a.open(phoneChecks, a.create(phoneChecks, `{"phone_number":"447700900013","reference_id":"order 7"}`))
 	open := a.create(phoneChecks02, `{"phone_number":"447700900012","callback_url":"https://app.sandbox.test/callbacks","redirect_url":"https://app.sandbox.test/back"}`)
@@ -69,6 +70,10 @@ func TestServer_ControlChecks(t *testing.T) {
 		{
 			"check_id": checks[2]["check_id"], "product": "sim_check", "version": "v0.1", "project_id": project, "phone_number": "447700900099",
 			"status": "ERROR", "error_code": "mno_server_error", "created_at": at, "updated_at": at, "deliveries": 0.0, "live": false,
+		},
+		{
+			"check_id": checks[3]["check_id"], "product": "sim_check", "version": "v0.1", "project_id": project, "phone_number": "447700900016",
+			"status": "COMPLETED", "no_sim_change": false, "created_at": at, "updated_at": at, "deliveries": 0.0, "live": false,
 		},
 	}
 	if diff := cmp.Diff(want, checks); diff != "" || next != "" {
@@ -138,22 +143,17 @@ func TestServer_ControlChecksPages(t *testing.T) {
 		{"", [][]string{all}},
 		{"limit=1&search=900013", [][]string{all[3:4]}},
 	} {
-		var pages [][]string
-		for next := ""; ; {
-			query := row.query
-			if next != "" {
-				query += "&before=" + next
-			}
-			checks, following := a.checks(query)
-			pages = append(pages, ids(checks))
-			if next = following; next == "" || len(pages) > 7 {
-				break
-			}
+		var got [][]string
+		for _, checks := range pages(a.checks, row.query) {
+			got = append(got, ids(checks))
 		}
 
-		if diff := cmp.Diff(row.pages, pages); diff != "" {
+		if diff := cmp.Diff(row.pages, got); diff != "" {
 			t.Errorf("%s: pages (-want +got):\n%s", row.query, diff)
 		}
+	}
+	if got := a.control(http.MethodGet, "checks?limit=3", ""); got.json["total"] != 7.0 || got.json["dropped"] != 0.0 {
+		t.Errorf("checks: %s, want a total of 7", got.body)
 	}
 }
 
@@ -167,8 +167,16 @@ func TestServer_ControlChecksOldCursor(t *testing.T) {
 	a.srv.Reset()
 	got := a.control(http.MethodGet, "checks?before="+next, "")
 
-	if got.status != http.StatusConflict || got.header.Get("Content-Type") != "application/problem+json" {
-		t.Errorf("cursor from before a reset: %d %s, want a problem with status 409", got.status, got.body)
+	want := map[string]any{"type": "about:blank", "title": "Conflict", "status": 409.0, "detail": "the server was reset after the previous page: request the first page"}
+	if diff := cmp.Diff(want, got.json); diff != "" || got.status != http.StatusConflict || got.header.Get("Content-Type") != "application/problem+json" {
+		t.Errorf("cursor from before a reset: %d (-want +got):\n%s", got.status, diff)
+	}
+	a.token = a.tokenFor(a.srv.Credentials(), "phone_check")
+	first := a.create(phoneChecks, `{"phone_number":"447700900012"}`)
+	a.create(phoneChecks, `{"phone_number":"447700900012"}`)
+	_, next = a.checks("limit=1")
+	if checks, _ := a.checks("before=" + next); len(checks) != 1 || checks[0]["check_id"] != first {
+		t.Errorf("second page after a reset = %v, want the first check", checks)
 	}
 }
 
@@ -202,9 +210,7 @@ func TestServer_ControlTimeline(t *testing.T) {
 	id := a.create(phoneChecks02, fmt.Sprintf(`{"phone_number":"447700900012","callback_url":"%s/callbacks","redirect_url":"%s/back"}`, host, host))
 	location := a.open(phoneChecks02, id).header.Get("Location")
 	a.exchange(phoneChecks02, id, codeOf(t, location))
-	if err := a.srv.WaitIdle(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	waitIdle(t, a.srv)
 
 	check, events := a.timeline(id)
 
@@ -244,20 +250,22 @@ func TestServer_ControlTimeline(t *testing.T) {
 func TestServer_ControlCheckTimes(t *testing.T) {
 	t.Parallel()
 	for _, version := range []string{"v0.1", "v0.2"} {
-		a := newControlAPI(t)
-		id := a.controlCreate(`{"version":"` + version + `","phone_number":"447700900012"}`).checkID()
-		a.controlOpen(id, "", false)
+		for _, as := range []string{"", "mno_timeout", "offline"} {
+			a := newControlAPI(t)
+			id := a.controlCreate(`{"version":"` + version + `","phone_number":"447700900012"}`).checkID()
+			a.controlOpen(id, as, false)
 
-		check, events := a.timeline(id)
+			check, events := a.timeline(id)
 
-		if created := events[0]; created["kind"] != "created" || created["time"] != check["created_at"] {
-			t.Errorf("%s: created_at = %v, want the time of %v", version, check["created_at"], created)
-		}
-		if opened := events[1]; opened["kind"] != "opened" || opened["time"] != check["opened_at"] {
-			t.Errorf("%s: opened_at = %v, want the time of %v", version, check["opened_at"], opened)
-		}
-		if last := events[len(events)-1]; last["time"] != check["updated_at"] {
-			t.Errorf("%s: updated_at = %v, want the time of %v", version, check["updated_at"], last)
+			if created := events[0]; created["kind"] != "created" || created["time"] != check["created_at"] {
+				t.Errorf("%s %s: created_at = %v, want the time of %v", version, as, check["created_at"], created)
+			}
+			if opened := events[1]; as != "offline" && (opened["kind"] != "opened" || opened["time"] != check["opened_at"]) {
+				t.Errorf("%s %s: opened_at = %v, want the time of %v", version, as, check["opened_at"], opened)
+			}
+			if last := events[len(events)-1]; last["time"] != check["updated_at"] {
+				t.Errorf("%s %s: updated_at = %v, want the time of %v", version, as, check["updated_at"], last)
+			}
 		}
 	}
 }
@@ -400,8 +408,8 @@ func TestServer_ControlCreateCheck(t *testing.T) {
 			if got.statusOf() != 201.0 || last.Path != row.path || last.Method != http.MethodPost || last.Status != http.StatusCreated || string(last.Body) != row.sent {
 				t.Errorf("response %v; last request %s %s %s = %d, want %s %s = 201", got.statusOf(), last.Method, last.Path, last.Body, last.Status, row.path, row.sent)
 			}
-			if last.ClientID != a.srv.Credentials().ClientID || last.Header.Get("Authorization") != "[REDACTED]" {
-				t.Errorf("request of client %q with Authorization %q, want the initial project's, redacted", last.ClientID, last.Header.Get("Authorization"))
+			if last.ClientID != a.srv.Credentials().ClientID || last.Header.Get("Authorization") != "[REDACTED]" || last.Header.Get("User-Agent") != "sandboxfake" {
+				t.Errorf("request of client %q with %v, want the initial project's, redacted", last.ClientID, last.Header)
 			}
 			body := got.json["response"].(map[string]any)["body"].(map[string]any)
 			if read := a.get(row.path + "/" + got.checkID()); read.status != http.StatusOK || body["check_id"] != got.checkID() {
@@ -515,9 +523,14 @@ func TestServer_ControlCreateCheckDeletedProject(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	got := a.control(http.MethodPost, "checks", `{"phone_number":"447700900012"}`)
+	for path, body := range map[string]string{"checks": `{"phone_number":"447700900012"}`, "callbacks": `{"url":"https://app.sandbox.test","body":""}`} {
+		got := a.control(http.MethodPost, path, body)
 
-	got.wantProblem(t, http.StatusBadRequest, "bad_request")
+		got.wantProblem(t, http.StatusBadRequest, "bad_request")
+		if detail := fmt.Sprint(got.json["detail"]); !strings.HasPrefix(detail, "the initial project was deleted: set ") {
+			t.Errorf("%s: detail = %q, want the deleted project", path, detail)
+		}
+	}
 }
 
 // The token of the call must not be used in the state after a reset.
@@ -651,9 +664,7 @@ func TestServer_ControlOpenAs(t *testing.T) {
 						a.exchange("/"+row.product+"/v0.2/checks", id, r.Code)
 					}
 				}
-				if err := a.srv.WaitIdle(t.Context()); err != nil {
-					t.Fatal(err)
-				}
+				waitIdle(t, a.srv)
 				callbacks, _ := shop.received(t)
 				if len(callbacks) != 1 || callbacks[0].CheckID != id || string(callbacks[0].Product) != row.product || outcomeText(callbacks[0]) != row.want {
 					t.Errorf("%d callbacks, want one with %q", len(callbacks), row.want)
@@ -684,6 +695,10 @@ func TestServer_ControlOpenAs(t *testing.T) {
 
 func TestServer_ControlOpenHops(t *testing.T) {
 	t.Parallel()
+	synctest.Test(t, controlOpenHops)
+}
+
+func controlOpenHops(t *testing.T) {
 	a := newControlAPI(t)
 	host := a.srv.Handle("app.sandbox.test", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
@@ -696,6 +711,11 @@ func TestServer_ControlOpenHops(t *testing.T) {
 			}
 		case "/loop":
 			http.Redirect(w, r, r.URL.String(), http.StatusFound)
+		case "/created":
+			w.Header().Set("Location", "/welcome")
+			w.WriteHeader(http.StatusCreated)
+		case "/slow":
+			<-r.Context().Done()
 		case "/gone":
 			http.Redirect(w, r, "https://nowhere.sandbox.test/", http.StatusFound)
 		}
@@ -708,10 +728,13 @@ func TestServer_ControlOpenHops(t *testing.T) {
 	}{
 		{"/back", true, []string{"/redirect 302", "/back 303", "/welcome 200"}, ""},
 		{"/back", false, []string{"/redirect 302"}, ""},
+		{"/created", true, []string{"/redirect 302", "/created 201"}, ""},
+		{"/slow", true, []string{"/redirect 302", "/slow 0"}, "no response in time"},
 		{"/gone", true, []string{"/redirect 302", "/gone 302", "/ 0"}, "connection failed"},
 		{"/loop", true, append([]string{"/redirect 302"}, slices.Repeat([]string{"/loop 302"}, 20)...), "too many redirects"},
 	} {
 		id := a.controlCreate(`{"version":"v0.2","phone_number":"447700900012","redirect_url":"` + host + row.path + `"}`).checkID()
+		began := time.Now()
 
 		got := a.controlOpen(id, "", row.follow)
 
@@ -731,9 +754,16 @@ func TestServer_ControlOpenHops(t *testing.T) {
 		if text, _ := last["error"].(string); row.err == "" && text != "" || !strings.Contains(text, row.err) {
 			t.Errorf("%s: error = %q, want %q", row.path, text, row.err)
 		}
+		if waited := time.Since(began); row.path == "/slow" && waited != 30*time.Second {
+			t.Errorf("%s: response after %v, want 30 s", row.path, waited)
+		}
 		if got.statusOf() != 302.0 || !strings.HasPrefix(fmt.Sprint(got.json["response"].(map[string]any)["location"]), host+row.path+"?check_id="+id) {
 			t.Errorf("%s: %s, want status 302 and the redirect URL", row.path, got.body)
 		}
+	}
+	id := a.controlCreate(`{"phone_number":"447700900012"}`).checkID()
+	if hops := a.controlOpen(id, "", true).json["hops"].([]any); len(hops) != 1 {
+		t.Errorf("hops of a Check URL that does not redirect = %v, want one", hops)
 	}
 }
 

@@ -1,6 +1,7 @@
 package sandboxfake_test
 
 import (
+	"encoding/json"
 	"net/http"
 	"testing"
 
@@ -30,6 +31,29 @@ func TestServer_ControlFaults(t *testing.T) {
 	}}}
 	if diff := cmp.Diff(want, inForce.json); diff != "" {
 		t.Errorf("active faults (-want +got):\n%s", diff)
+	}
+}
+
+// A fault has the fields with which it was injected.
+func TestServer_ControlFaultFields(t *testing.T) {
+	t.Parallel()
+	a := newControlAPI(t)
+	const faults = `[{"status":503,"code":"unavailable","retry_after_seconds":1.5,"latency_seconds":0.001},{"body":"[]"},{"drop":true},{"truncate":true},{"wrong_key":true}]`
+	var want []any
+	if err := json.Unmarshal([]byte(faults), &want); err != nil {
+		t.Fatal(err)
+	}
+
+	injected := a.control(http.MethodPost, "faults", `{"match":{"operation":"phone_check.list"},"faults":`+faults+`}`)
+	a.get(phoneChecks)
+	got := a.control(http.MethodGet, "faults", "")
+
+	if injected.status != http.StatusNoContent {
+		t.Fatalf("inject: %d %s", injected.status, injected.body)
+	}
+	injection := got.json["injections"].([]any)[0].(map[string]any)
+	if diff := cmp.Diff(want, injection["faults"]); diff != "" || injection["left"] != 4.0 {
+		t.Errorf("%v left of the faults, want 4 (-want +got):\n%s", injection["left"], diff)
 	}
 }
 

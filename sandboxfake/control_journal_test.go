@@ -30,6 +30,18 @@ func (a *api) requests(query string) (paths []string, next string) {
 	return paths, next
 }
 
+// pages follows the pages of a list, at most ten.
+func pages[T any](list func(query string) (page T, next string), query string) (all []T) {
+	for before := ""; len(all) < 10; {
+		page, next := list(query + before)
+		if all = append(all, page); next == "" {
+			break
+		}
+		before = "&before=" + next
+	}
+	return all
+}
+
 func TestServer_ControlRequestsPages(t *testing.T) {
 	t.Parallel()
 	a := newControlAPI(t, sandboxfake.WithJournalLimit(7))
@@ -37,23 +49,17 @@ func TestServer_ControlRequestsPages(t *testing.T) {
 		a.get(fmt.Sprintf("/phone_check/v0.1/checks/%d", i))
 	}
 	a.get(phoneChecks)
-	var pages [][]string
 
-	for next := ""; ; {
-		query := "limit=3&operation=phone_check.get"
-		if next != "" {
-			query += "&before=" + next
-		}
-		paths, following := a.requests(query)
-		pages = append(pages, paths)
-		if next = following; next == "" || len(pages) > 5 {
-			break
-		}
-	}
+	got := pages(a.requests, "limit=3&operation=phone_check.get")
 
 	path := func(i int) string { return fmt.Sprintf("/phone_check/v0.1/checks/%d", i) }
-	if diff := cmp.Diff([][]string{{path(9), path(8), path(7)}, {path(6), path(5), path(4)}}, pages); diff != "" {
+	if diff := cmp.Diff([][]string{{path(9), path(8), path(7)}, {path(6), path(5), path(4)}}, got); diff != "" {
 		t.Errorf("pages of a journal of 7 requests, newest first (-want +got):\n%s", diff)
+	}
+	for _, query := range []string{"requests", "requests?limit=3"} {
+		if got := a.control(http.MethodGet, query, ""); got.json["dropped"] != 5.0 {
+			t.Errorf("%s: %s, want 5 dropped requests", query, got.body)
+		}
 	}
 }
 
@@ -85,6 +91,13 @@ func TestServer_ControlRequestsFilters(t *testing.T) {
 		if diff := cmp.Diff(row.want, paths); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", row.query, diff)
 		}
+	}
+	for _, status := range []int{399, 400, 499, 500} {
+		a.srv.Inject(sandboxfake.Match{}, sandboxfake.Fault{Status: status})
+		a.get(fmt.Sprint(phoneChecks, "?page=", status))
+	}
+	if paths, _ := a.requests("status=4xx&limit=10"); !slices.Equal(paths, []string{phoneChecks + "?page=499", phoneChecks + "?page=400", second, missing}) {
+		t.Errorf("newest requests with a status from 400 to 499 = %q", paths)
 	}
 }
 
@@ -118,13 +131,13 @@ func TestServer_ControlListsInvalid(t *testing.T) {
 	for _, query := range []string{
 		"requests?limit=0", "requests?limit=201", "requests?limit=x", "requests?limit=", "requests?limit=1&limit=2",
 		"requests?before=x", "requests?limit=1&before=x", "requests?limit=1&before=1", "requests?limit=1&before=0--1", "requests?limit=1&before=0-99999999999999999999",
-		"requests?status=4", "requests?status=xx", "requests?status=0xx", "requests?status=6xx", "requests?status=99", "requests?status=+44", "requests?status=",
+		"requests?status=4", "requests?status=xx", "requests?status=0xx", "requests?status=6xx", "requests?status=99", "requests?status=0404", "requests?status=04xx", "requests?status=+44", "requests?status=",
 		"checks?limit=0", "checks?limit=201", "checks?limit=-1", "checks?before=", "checks?status=DONE", "checks?status=", "checks?product=sim", "checks?product=",
 		"checks?search=a&search=b", "checks?page=2", "timeline?check_id=a&check_id=b", "state?x=1",
 	} {
 		a.control(http.MethodGet, query, "").wantProblem(t, http.StatusBadRequest, "bad_request")
 	}
-	for _, list := range []string{"requests?limit=10&before=0-18446744073709551615", "checks?before=0-18446744073709551615", "checks?before=0-0"} {
+	for _, list := range []string{"requests?limit=200", "requests?status=100", "requests?status=599", "checks?search=" + strings.Repeat("x", 4096), "requests?limit=10&before=0-18446744073709551615", "checks?before=0-18446744073709551615", "checks?before=0-0"} {
 		if got := a.control(http.MethodGet, list, ""); got.status != http.StatusOK {
 			t.Errorf("%s: %d %s, want 200", list, got.status, got.body)
 		}
@@ -170,7 +183,10 @@ func TestServer_ControlSendCallback(t *testing.T) {
 		t.Errorf("callback %s %s, want the check's product, with the given status", c.Product, c.Status)
 	}
 	check, events := a.timeline(id)
-	if diff := cmp.Diff([]string{"created", "callback_queued", "attempt"}, kinds(events)); diff != "" || check["status"] != "ACCEPTED" || events[1]["delivery_id"] != known.ID {
+	if project := check["project_id"]; plain.ProjectID != project || known.ProjectID != project {
+		t.Errorf("projects of the callbacks = %q and %q, want the initial one, %v", plain.ProjectID, known.ProjectID, project)
+	}
+	if diff := cmp.Diff([]string{"created", "callback_queued", "attempt"}, kinds(events)); diff != "" || check["status"] != "ACCEPTED" || events[1]["delivery_id"] != known.ID || events[2]["delivery_id"] != known.ID {
 		t.Errorf("timeline of the check %v (-want +got):\n%s", check["status"], diff)
 	}
 }
@@ -193,22 +209,37 @@ func TestServer_ControlSendCallbackBodies(t *testing.T) {
 	}
 }
 
+// A timeline has the order of time, also if a callback is sent before the retry of another.
 func TestServer_ControlSendCallbackRetries(t *testing.T) {
 	t.Parallel()
 	a := newControlAPI(t, sandboxfake.WithFrozenClock(frozenAt))
 	shop := newShop(a.srv)
 	a.srv.Inject(sandboxfake.Match{Operation: sandboxfake.OperationCallback}, sandboxfake.Fault{Status: 503})
+	id := a.create(phoneChecks, `{"phone_number":"447700900012"}`)
+	body := `{"url":"` + shop.url + `/callbacks","product":"sim_check","body":"{}","check_id":"` + id + `"}`
 
-	d := a.callback(`{"url":"` + shop.url + `/callbacks","product":"sim_check","body":"{}"}`)
-	if err := a.srv.Advance(t.Context(), 10*time.Second); err != nil {
-		t.Fatal(err)
-	}
+	first := a.callback(body)
+	advance(t, a.srv, 5*time.Second)
+	a.callback(body)
+	advance(t, a.srv, 5*time.Second)
 
-	if want := frozenAt.Add(10 * time.Second); !d.NextAttempt.Equal(want) {
-		t.Errorf("next attempt at %v, want %v", d.NextAttempt, want)
+	if want := frozenAt.Add(10 * time.Second); !first.NextAttempt.Equal(want) {
+		t.Errorf("next attempt at %v, want %v", first.NextAttempt, want)
 	}
-	if callbacks, _ := shop.received(t); len(callbacks) != 1 || callbacks[0].Product != idverify.ProductSIMCheck {
-		t.Errorf("%d callbacks verified, want the second attempt", len(callbacks))
+	if callbacks, _ := shop.received(t); len(callbacks) != 2 || callbacks[0].Product != idverify.ProductSIMCheck {
+		t.Errorf("%d callbacks verified, want the second one, and the second attempt of the first", len(callbacks))
+	}
+	var got []string
+	_, events := a.timeline(id)
+	for _, e := range events {
+		got = append(got, fmt.Sprint(e["time"], " ", e["kind"]))
+	}
+	want := []string{
+		"2026-01-02T03:04:05Z created", "2026-01-02T03:04:05Z callback_queued", "2026-01-02T03:04:05Z attempt",
+		"2026-01-02T03:04:10Z callback_queued", "2026-01-02T03:04:10Z attempt", "2026-01-02T03:04:15Z attempt",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("timeline (-want +got):\n%s", diff)
 	}
 }
 
@@ -217,39 +248,85 @@ func TestServer_ControlDeliveries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newControlAPI(t)
 		var receiver recordingReceiver
-		target := a.srv.Handle("app.sandbox.test", &receiver)
-		id := a.completeCheck(target + "/callbacks")
+		target := a.srv.Handle("app.sandbox.test", &receiver) + "/callbacks"
+		other := a.completeCheck(target)
+		waitIdle(t, a.srv)
+		id := a.create(phoneChecks, `{"phone_number":"447700900012","callback_url":"`+target+`"}`)
+		a.srv.Inject(sandboxfake.Match{Operation: sandboxfake.OperationCallback, CheckID: id}, sandboxfake.Fault{Latency: 5 * time.Second})
+		a.open(phoneChecks, id)
 
 		delivered := a.control(http.MethodGet, "deliveries?wait_seconds=60&check_id="+id, "")
-		delivery := delivered.json["deliveries"].([]any)[0].(map[string]any)
-		again := a.control(http.MethodPost, "redeliver", `{"delivery_id":"`+delivery["delivery_id"].(string)+`"}`)
+		again := a.control(http.MethodPost, "redeliver", `{"delivery_id":"`+delivered.json["deliveries"].([]any)[0].(map[string]any)["delivery_id"].(string)+`"}`)
 		idle := a.control(http.MethodPost, "idle", "")
+		all := a.control(http.MethodGet, "deliveries", "").json["deliveries"].([]any)
 
-		if delivery["check_id"] != id || delivery["done"] != true || delivery["acknowledged"] != true || delivery["product"] != "phone_check" || delivery["status"] != "COMPLETED" {
-			t.Errorf("delivery = %v, want the check's, acknowledged", delivery)
-		}
-		if attempts := delivery["attempts"].([]any); len(attempts) != 1 || attempts[0].(map[string]any)["status"] != 204.0 {
-			t.Errorf("attempts = %v, want one with status 204", attempts)
-		}
 		deliveries := a.srv.Deliveries()
-		if len(deliveries) != 2 || again.json["delivery_id"] != deliveries[1].ID {
-			t.Errorf("redeliver = %s, want the ID of the second of %d deliveries", again.body, len(deliveries))
+		if len(deliveries) != 3 || again.json["delivery_id"] != deliveries[2].ID {
+			t.Fatalf("redeliver = %s, want the ID of the third of %d deliveries", again.body, len(deliveries))
 		}
-		if again.status != http.StatusOK || idle.status != http.StatusNoContent || receiver.count() != 2 {
-			t.Errorf("redeliver %d, idle %d, receiver got %d callbacks, want 200, 204 and 2", again.status, idle.status, receiver.count())
+		attempt := deliveries[1].Attempts[0]
+		header := make(map[string]any)
+		for name, values := range attempt.Header {
+			header[name] = toAny(values)
+		}
+		want := []any{map[string]any{
+			"delivery_id": deliveries[1].ID, "check_id": id, "product": "phone_check", "status": "COMPLETED", "project_id": deliveries[1].ProjectID,
+			"url": target, "body": string(deliveries[1].Body), "done": true, "acknowledged": true,
+			"attempts": []any{map[string]any{
+				"time": attempt.Time.Format(time.RFC3339Nano), "header": header, "status": 204.0, "result": "acknowledged",
+				"fault": map[string]any{"latency_seconds": 5.0}, "duration_seconds": 5.0,
+			}},
+		}}
+		if diff := cmp.Diff(want, delivered.json["deliveries"]); diff != "" {
+			t.Errorf("deliveries of the check (-want +got):\n%s", diff)
+		}
+		if first := all[0].(map[string]any); len(all) != 3 || first["check_id"] != other {
+			t.Errorf("%d deliveries of all checks, the first of %v, want 3, and %s", len(all), first["check_id"], other)
+		}
+		if diff := cmp.Diff(map[string]any{"total": 3.0, "dropped": 0.0}, a.state()["deliveries"]); diff != "" {
+			t.Errorf("deliveries of the state (-want +got):\n%s", diff)
+		}
+		if again.status != http.StatusOK || idle.status != http.StatusNoContent || receiver.count() != 3 {
+			t.Errorf("redeliver %d, idle %d, receiver got %d callbacks, want 200, 204 and 3", again.status, idle.status, receiver.count())
 		}
 	})
+}
+
+func toAny(values []string) (all []any) {
+	for _, value := range values {
+		all = append(all, value)
+	}
+	return all
 }
 
 func TestServer_ControlDeliveryTimeout(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		a := newControlAPI(t)
+		began := time.Now()
 
-		got := a.control(http.MethodGet, "deliveries?wait_seconds=30&check_id=none", "")
+		got := a.control(http.MethodGet, "deliveries?wait_seconds=600&check_id=none", "")
 
-		if diff := cmp.Diff(map[string]any{"deliveries": []any{}, "dropped": 0.0}, got.json); got.status != http.StatusOK || diff != "" {
-			t.Errorf("%d (-want +got):\n%s", got.status, diff)
+		if diff := cmp.Diff(map[string]any{"deliveries": []any{}, "dropped": 0.0}, got.json); got.status != http.StatusOK || diff != "" || time.Since(began) != 10*time.Minute {
+			t.Errorf("%d after %v (-want +got):\n%s", got.status, time.Since(began), diff)
+		}
+	})
+}
+
+func TestServer_ControlWaitReset(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		a := newControlAPI(t)
+		ended := make(chan response)
+		go func() { ended <- a.control(http.MethodGet, "deliveries?wait_seconds=60&check_id=none", "") }()
+		synctest.Wait()
+
+		a.srv.Reset()
+
+		got := <-ended
+		want := map[string]any{"type": "about:blank", "title": "Conflict", "status": 409.0, "detail": "the server was reset during the request"}
+		if diff := cmp.Diff(want, got.json); got.status != http.StatusConflict || diff != "" {
+			t.Errorf("%d %s (-want +got):\n%s", got.status, got.body, diff)
 		}
 	})
 }

@@ -70,7 +70,7 @@ func TestServer_ControlStateChanges(t *testing.T) {
 
 	a.create(phoneChecks, `{"phone_number":"447700900012"}`)
 	a.srv.RotateKeys()
-	a.srv.NewProject(idverify.ProjectParams{Name: "shop", Mode: idverify.ModeLive, CallbackURL: "https://shop.sandbox.test/all", PhoneCheckURLs: idverify.ProductURLs{RedirectURL: "https://shop.sandbox.test/back"}})
+	a.srv.NewProject(idverify.ProjectParams{Name: "shop", Mode: idverify.ModeLive, CallbackURL: "https://shop.sandbox.test/all", PhoneCheckURLs: idverify.ProductURLs{RedirectURL: "https://shop.sandbox.test/back"}, SubscriberCheckURLs: idverify.ProductURLs{CallbackURL: "https://shop.sandbox.test/subscriber"}})
 	after := a.state()
 
 	if before["revision"].(float64) >= after["revision"].(float64) {
@@ -87,25 +87,35 @@ func TestServer_ControlStateChanges(t *testing.T) {
 		t.Errorf("keys = %v, want the retired one, which expires in 5 minutes, and the signing one", keys)
 	}
 	project := after["projects"].([]any)[1].(map[string]any)
-	if diff := cmp.Diff(map[string]any{"redirect_url": "https://shop.sandbox.test/back"}, project["phone_check"]); diff != "" || project["mode"] != "live" || project["callback_url"] != "https://shop.sandbox.test/all" {
-		t.Errorf("second project = %v, want the live one with its URLs", project)
+	want := map[string]any{
+		"project_id": project["project_id"], "workspace_id": project["workspace_id"], "name": "shop", "mode": "live", "callback_url": "https://shop.sandbox.test/all",
+		"phone_check": map[string]any{"redirect_url": "https://shop.sandbox.test/back"}, "subscriber_check": map[string]any{"callback_url": "https://shop.sandbox.test/subscriber"},
+	}
+	if diff := cmp.Diff(want, project); diff != "" {
+		t.Errorf("second project (-want +got):\n%s", diff)
 	}
 }
 
 func TestServer_ControlStateLimit(t *testing.T) {
 	t.Parallel()
 	a := newControlAPI(t)
+	count := func() string {
+		state := a.state()
+		return fmt.Sprint(len(state["workspaces"].([]any)), " of ", state["workspaces_total"], ", ", len(state["projects"].([]any)), " of ", state["projects_total"])
+	}
+	var last *sandboxfake.Account
 	for range 110 {
-		a.srv.NewWorkspace("Shop").NewProject(idverify.ProjectParams{Name: "shop", Mode: idverify.ModeSandbox})
+		last = a.srv.NewWorkspace("Shop")
 	}
-
-	got := a.state()
-
-	if w, p := len(got["workspaces"].([]any)), len(got["projects"].([]any)); w != 100 || p != 100 {
-		t.Errorf("%d workspaces and %d projects, want 100 of each", w, p)
+	last.NewProject(idverify.ProjectParams{Name: "last", Mode: idverify.ModeSandbox})
+	if got := count(); got != "100 of 111, 2 of 2" {
+		t.Errorf("workspaces and projects = %s, want 100 of 111 and 2 of 2", got)
 	}
-	if got["workspaces_total"] != 111.0 || got["projects_total"] != 111.0 {
-		t.Errorf("totals %v and %v, want 111", got["workspaces_total"], got["projects_total"])
+	for i := range 110 {
+		a.srv.NewProject(idverify.ProjectParams{Name: fmt.Sprint("shop ", i), Mode: idverify.ModeSandbox})
+	}
+	if got := count(); got != "100 of 111, 100 of 112" {
+		t.Errorf("workspaces and projects = %s, want 100 of 111 and 100 of 112", got)
 	}
 }
 
@@ -183,8 +193,8 @@ func TestServer_Events(t *testing.T) {
 		response, stream := a.stream()
 		first := stream.next(t)
 
-		if response.Header.Get("Content-Type") != "text/event-stream" || response.Header.Get("Cache-Control") != "no-store" {
-			t.Errorf("header = %v, want an event stream that is not cached", response.Header)
+		if response.Header.Get("Content-Type") != "text/event-stream" || response.Header.Get("Cache-Control") != "no-store" || response.Header.Get("X-Accel-Buffering") != "no" {
+			t.Errorf("header = %v, want an event stream that is neither cached nor buffered", response.Header)
 		}
 		time.Sleep(time.Second) // after the minimum time between two events
 		started := time.Now()
@@ -293,8 +303,8 @@ func TestServer_EventsPing(t *testing.T) {
 
 		first, second := <-stream.lines, <-stream.lines
 
-		if first != ": ping" || second != ": ping" || time.Since(started) > 31*time.Second {
-			t.Errorf("messages without a change = %q, %q after %v, want two pings in 30 s", first, second, time.Since(started))
+		if first != ": ping" || second != ": ping" || time.Since(started) != 30*time.Second {
+			t.Errorf("messages without a change = %q, %q after %v, want two pings after 30 s", first, second, time.Since(started))
 		}
 	})
 }
@@ -309,16 +319,22 @@ func TestServer_EventsLimit(t *testing.T) {
 			streams[i].next(t)
 		}
 
-		response, over := a.stream()
+		for range 2 {
+			response, over := a.stream()
 
-		if response.StatusCode != http.StatusServiceUnavailable || response.Header.Get("Content-Type") != "application/problem+json" {
-			t.Errorf("stream 33: %d %s, want a problem with 503", response.StatusCode, response.Header.Get("Content-Type"))
+			text, err := io.ReadAll(response.Body)
+			const want = `{"type":"about:blank","title":"Service Unavailable","status":503,"detail":"the server has 32 event streams: close one first"}`
+			if err != nil || response.StatusCode != http.StatusServiceUnavailable || response.Header.Get("Content-Type") != "application/problem+json" || string(text) != want {
+				t.Errorf("stream 33: %d %s %s (%v), want a problem with 503", response.StatusCode, response.Header.Get("Content-Type"), text, err)
+			}
+			over.close()
 		}
-		over.close()
 		streams[0].close()
 		synctest.Wait()
-		if response, _ := a.stream(); response.StatusCode != http.StatusOK {
-			t.Errorf("stream after another was closed: %d, want 200", response.StatusCode)
+		for _, want := range []int{http.StatusOK, http.StatusServiceUnavailable} {
+			if response, _ := a.stream(); response.StatusCode != want {
+				t.Errorf("stream after another was closed: %d, want %d", response.StatusCode, want)
+			}
 		}
 	})
 }
@@ -417,9 +433,7 @@ func TestServer_ControlDates(t *testing.T) {
 	date := func() string {
 		t.Helper()
 		a.completeCheck(target)
-		if err := a.srv.WaitIdle(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		waitIdle(t, a.srv)
 		deliveries := a.srv.Deliveries()
 		return deliveries[len(deliveries)-1].Attempts[0].Header.Get("Date")
 	}
@@ -430,6 +444,9 @@ func TestServer_ControlDates(t *testing.T) {
 	chosen := a.control(http.MethodPost, "dates", `{"clock":"system"}`)
 	system := date()
 	shown := a.control(http.MethodGet, "dates", "").json["clock"]
+	back := a.control(http.MethodPost, "dates", `{"clock":"sandbox"}`)
+	again := date()
+	a.control(http.MethodPost, "dates", `{"clock":"system"}`)
 	unknown := a.control(http.MethodPost, "dates", `{"clock":"utc"}`)
 	a.control(http.MethodPost, "reset", "")
 	a.token = a.tokenFor(a.srv.Credentials(), "phone_check")
@@ -440,6 +457,9 @@ func TestServer_ControlDates(t *testing.T) {
 	}
 	if chosen.status != http.StatusNoContent || shown != "system" || system == frozen {
 		t.Errorf("after selecting the system clock (%d): clock = %v with date %q, want the system's clock", chosen.status, shown, system)
+	}
+	if back.status != http.StatusNoContent || again != frozen {
+		t.Errorf("after selecting the sandbox's clock (%d): date %q, want the frozen clock's", back.status, again)
 	}
 	unknown.wantProblem(t, http.StatusBadRequest, "bad_request")
 	if len(receiver.rejected) != 0 {
@@ -508,8 +528,12 @@ func TestServer_ControlSignUp(t *testing.T) {
 		t.Fatalf("sign-up: %d %s, want an owner who joined as viewer", account.status, account.body)
 	}
 	a.token = a.tokenFor(idverify.Credentials{ClientID: credentials["client_id"].(string), ClientSecret: idverify.NewSecret(credentials["client_secret"].(string))}, "workspaces")
-	if got := a.get("/console/v0.1/workspaces"); got.status != http.StatusOK || got.json["page"].(map[string]any)["total_elements"] != 2.0 {
+	if got := a.get(workspaces); got.status != http.StatusOK || got.at("page", "total_elements") != 2.0 {
 		t.Errorf("Ada's workspaces: %d %s, want two", got.status, got.body)
+	}
+	own := a.get(workspaces + "/" + account.text("workspace_id"))
+	if id := own.text("_embedded", "me", "member_id"); id == "" || account.json["member_id"] != id {
+		t.Errorf("member_id = %v, want %q", account.json["member_id"], id)
 	}
 }
 
