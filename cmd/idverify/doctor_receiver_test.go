@@ -5,6 +5,7 @@ import (
 	"context"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
@@ -296,9 +297,14 @@ func TestDoctor_PrivateAddresses(t *testing.T) {
 // A proxy that rejects the connection must not make a receiver look reachable.
 func TestDoctor_ReceiverBehindProxy(t *testing.T) {
 	t.Parallel()
+	withoutTLS := httptest.NewServer(http.NotFoundHandler())
+	t.Cleanup(withoutTLS.Close)
 	env := map[string]string{"HTTPS_PROXY": connectProxy(t, "", http.StatusBadGateway)}
+	args := []string{"-only", "callback", "-callback-url", "https://203.0.113.5/callbacks"}
 
-	got := doctorJSON(t, env, "-only", "callback", "-callback-url", "https://203.0.113.5/callbacks")
+	rejected := doctorJSON(t, env, args...)
+	connected := doctorJSON(t, with(env, "HTTPS_PROXY", connectProxy(t, withoutTLS.Listener.Addr().String(), 0)), args...)
 
-	got.wantProblem(t, "callback-address", "unreachable", "through the proxy: Bad Gateway")
+	rejected.wantProblem(t, "callback-address", "unreachable", "through the proxy: Bad Gateway")
+	connected.wantOK(t, "callback-address")
 }
