@@ -66,8 +66,8 @@ func (a *App) Start(r *http.Request, token string, p StartParams) (*AppCheck, er
 // other call returns a Result with only a Reason. A call with another session's token does not
 // change the flow. A wrong code ends the flow.
 //
-// Exchange requires the same requests as Start. Use Result.PhoneNumber: a number in the request may
-// be another one.
+// Exchange rejects requests that Start would reject. Use Result.PhoneNumber: a number in the
+// request may be another one.
 func (a *App) Exchange(r *http.Request, p ExchangeParams) Result {
 	if err := a.b.checkRequest(r); err != nil {
 		a.b.log(r.Context(), "checkflow: return rejected", "", ReasonInvalid, err)

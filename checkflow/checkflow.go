@@ -104,7 +104,7 @@ type StartParams struct {
 	// set, the service can reject a check that another address opens.
 	Check idverify.PhoneCheckParams
 
-	// Data travels to the Result in the store. It has at most 4 KiB.
+	// Data is stored and returned in the Result. It has at most 4 KiB.
 	Data string
 }
 

@@ -14,9 +14,9 @@
 // An App returns the Check URL to the app in Start. The app opens it and passes the code to
 // Exchange.
 //
-// A check and its session are a [Flow], in a [Store]: started, claimed when the owner returns, done
-// after the exchange, or revoked if another browser returns first. Callbacks do not change a Flow.
-// If anything fails, there is no verdict, and the person starts again.
+// A [Store] contains a [Flow] for each check. A Flow is started, claimed when its owner returns,
+// done after the exchange, or revoked if another browser returns first. Callbacks do not change a
+// Flow. If anything fails, there is no verdict, and the person starts again.
 //
 // docs/security.md lists the states, the attacks and the rules.
 package checkflow

@@ -89,9 +89,10 @@ func (f *Flow) apply(e event) effect {
 	return nothing
 }
 
-// Claim changes f as [Store].Claim requires, for stores that read a Flow, change it and write it
-// back in one transaction. It returns why owner cannot exchange the code, or "" if it can. A zero
-// Flow is one that the store does not have.
+// Claim changes f when the session of owner returns. If f.Owner is owner, a started f becomes
+// claimed. If not and revoke is true, a started or claimed f becomes revoked. Claim returns "" if f
+// became claimed, and otherwise why owner cannot exchange the code. A zero Flow is one that the
+// store does not have.
 func (f *Flow) Claim(owner [32]byte, revoke bool) Reason {
 	e := otherClaims
 	switch {
@@ -110,7 +111,7 @@ func (f *Flow) Claim(owner [32]byte, revoke bool) Reason {
 	}
 }
 
-// Finish changes f as [Store].Finish requires. It reports whether f was claimed.
+// Finish changes a claimed f to done. It reports whether f was claimed.
 func (f *Flow) Finish() bool { return f.apply(finishes) == report }
 
 // Store stores flows. All processes that serve the same pages or the same app must share one. A
@@ -119,7 +120,7 @@ func (f *Flow) Finish() bool { return f.apply(finishes) == report }
 //
 // If the context has ended, a method returns an error. It must return soon after the context ends.
 type Store interface {
-	// Available returns an error if the store is unreachable or full, so that Add would fail.
+	// Available returns an error if Add would fail: ErrFull if the store is full.
 	Available(ctx context.Context) error
 
 	// Add stores f for ttl. The error is ErrExists if there is a Flow with this CheckID in any state,

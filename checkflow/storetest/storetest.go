@@ -23,8 +23,8 @@ const returns = 1000
 const ttl = time.Hour
 
 // Run tests that stores behave as [checkflow.Store] requires. newStore returns a store for one
-// subtest; it can be the same for all, because the IDs of checks are random. It must have room for
-// 64 flows. If it is bounded, Run fills it.
+// subtest, with room for 64 flows. All subtests can use the same store, because the IDs of checks
+// are random. The last subtest adds 1,000 flows or fills the store.
 func Run(t *testing.T, newStore func(t *testing.T) checkflow.Store) {
 	for _, test := range []struct {
 		name string
