@@ -8,7 +8,7 @@
 // # Life of a check
 //
 //  1. [Inbox.Plan] stores a unique reference in your transaction, before Create. A crash after
-//     Create therefore loses nothing. Without a ReferenceID, step 2 plans one itself.
+//     Create therefore loses nothing. Without a ReferenceID, step 2 plans a random one.
 //  2. [Inbox.CreatePhoneCheck], [Inbox.CreateSubscriberCheck] or [Inbox.CreateSIMCheck] creates the
 //     check with this reference as its ReferenceID, once, and adds its CheckID.
 //  3. [Inbox.Handler] verifies the callback, stores the result once and acknowledges it.

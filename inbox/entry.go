@@ -20,8 +20,8 @@ type Entry struct {
 	PlannedAt time.Time // when Plan was called
 
 	Status         Status           // how the check ended; empty until then
-	Match          idverify.Verdict // unknown unless COMPLETED, and for a SIMCheck
-	NoSIMChange    idverify.Verdict // unknown unless COMPLETED, for a PhoneCheck, and for a SubscriberCheck unless Match is yes
+	Match          idverify.Verdict // known only for a COMPLETED PhoneCheck or SubscriberCheck
+	NoSIMChange    idverify.Verdict // known only for a COMPLETED SIMCheck, or a SubscriberCheck whose Match is yes
 	NetworkID      string           // only if COMPLETED
 	ErrorCode      string           // only if ERROR, for example idverify.ErrorCodeMNOTimeout
 	ChargeAmount   json.Number      // decimal; empty if it is not known

@@ -16,7 +16,7 @@ import (
 // Handler returns the handler for your callback URL. It verifies each callback with v, stores its
 // result once and acknowledges it. It responds as follows:
 //
-//	204  the result is stored, now or before
+//	204  the result is stored, or was stored before
 //	204  the result is stored, and its entry has stopped, see Options.OnResult
 //	204  the callback is not about a planned check: ignored, logged at level warn
 //	400  the callback is invalid; the service does not retry

@@ -36,9 +36,9 @@ type Options struct {
 	// seconds and when ctx ends, and neither commit nor roll back tx. Use it to insert a job into a
 	// queue.
 	//
-	// If tx ends before OnResult returns, its later statements may be committed. It is then not called
-	// again: the result is stored, the entry stops with Attempts 0, the handler responds with 204, and
-	// Record and Reconcile return [ErrTransactionEnded].
+	// If tx ends before OnResult returns, later statements may be committed. OnResult is then not
+	// called again: the result is stored, the entry stops with Attempts 0, the handler responds with
+	// 204, and Record and Reconcile return [ErrTransactionEnded].
 	//
 	// If OnResult is nil, results wait for [Inbox.Work]. OnResult is not called for results that were
 	// stored without it: until [Stats].Pending is 0, also call Work of an Inbox without OnResult.
@@ -49,8 +49,8 @@ type Options struct {
 	// processed, or whose processing has stopped, are always kept.
 	Retention time.Duration
 
-	// MaxAttempts is how often Work calls its function for an entry before it stops. The default is
-	// 20, which takes about an hour and three quarters.
+	// MaxAttempts is how often Work calls its function for an entry before the entry stops. The
+	// default is 20, which takes about an hour and three quarters.
 	MaxAttempts int
 
 	// Observe receives an event for each verified callback, each result, each attempt of Work, and
@@ -79,8 +79,8 @@ var (
 	ErrNotFound = errors.New("entry not found")
 
 	// ErrConflict means that the entry has another check ID or product, or has ended without a check
-	// ID, or that the check ID has another entry. For Discard and the create methods, it means that
-	// the entry has a check ID, has ended, or was passed to a create method before.
+	// ID, or that the check ID belongs to another entry. For Discard and the create methods, it means
+	// that the entry has a check ID, has ended, or was passed to a create method before.
 	ErrConflict = errors.New("conflicting entry")
 
 	// ErrTransactionEnded means that the transaction of the function ended before the function

@@ -227,8 +227,8 @@ func (i *Inbox) exists(ctx context.Context, reference string) error {
 //
 // Bind does nothing if the check ID is already stored, for example by Reconcile. The error is
 // [ErrNotFound] if the reference was not planned, and [ErrConflict] if its entry has another check
-// ID or has ended without one, or if the check ID has another entry. If ttl is not positive, or
-// more than 24 hours, two minutes are used.
+// ID or has ended without one, or if the check ID belongs to another entry. If ttl is not positive,
+// or more than 24 hours, two minutes are used.
 func (i *Inbox) Bind(ctx context.Context, reference, checkID string, ttl time.Duration) error {
 	err := i.run(ctx, func(q querier) error { return i.bind(ctx, q, reference, checkID, ttl) })
 	if err != nil {

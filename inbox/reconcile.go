@@ -33,7 +33,7 @@ const (
 // maxReconcileErrors is the number of reads that fail in a row before Reconcile leaves the product.
 const maxReconcileErrors = 3
 
-// Reconcile finds what is missing: it reads each check with client whose Create has not returned
+// Reconcile finds missing results. With client, it reads each check whose Create has not returned
 // within 30 seconds after Plan, or whose callback is overdue by 30 seconds. [Inbox.Start] calls
 // it regularly.
 //
