@@ -59,7 +59,7 @@ const statsTimeout = 2 * time.Second
 // the database fails or does not respond within two seconds, the gauges have no value, and the
 // global error handler receives the error.
 //
-// The gauges have no attributes: register one Inbox for each MeterProvider. To stop, call
+// The gauges have no attributes: register only one Inbox for each MeterProvider. To stop, call
 // Unregister of the result. RegisterInbox returns an error if checks is nil or the meter fails. The
 // error does not affect checks: log it and continue.
 func RegisterInbox(checks *inbox.Inbox, opts ...Option) (metric.Registration, error) {

@@ -17,7 +17,7 @@ const jwksAge = "idverify.jwks.age"
 // keys in seconds. Before the first one, the gauge has no value. The gauge does not fetch the key
 // set.
 //
-// The gauge has no attributes: register one key set for each MeterProvider. To stop, call
+// The gauge has no attributes: register only one key set for each MeterProvider. To stop, call
 // Unregister of the result. RegisterJWKS returns an error if keys is nil or the meter fails. The
 // error does not affect keys: log it and continue.
 func RegisterJWKS(keys *signature.JWKS, opts ...Option) (metric.Registration, error) {

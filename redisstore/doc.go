@@ -10,8 +10,8 @@
 //	…
 //	web, err := checkflow.NewWeb(checkflow.Config{Store: flows, …})
 //
-// Each method is one command or script, on Redis 5 or newer. A flow is one key, with the phone
-// number and without the session's token, until it expires three minutes after the start. With
+// Each method is one command or script, on Redis 5 or newer. A flow is one key, which contains
+// the phone number but not the session's token. It expires a minute after the check does. With
 // Flows, the verifier of redirects needs no replay store.
 //
 // # Replay claims
@@ -38,11 +38,12 @@
 // not set. Call one at startup, fail the deployment on ErrEviction, and log any other error and
 // continue.
 //
-// To keep them across a restart, set appendonly yes and appendfsync always. A failover loses what
-// the new master had not yet received. A lost flow or claim is never a second sign-in, because the
-// service accepts each code once. But if the revocation of a flow is lost, the person who started
-// the check can sign in although another browser opened its link. Flows does not send WAIT: to
-// exclude this, do not fail over automatically, or use a database with synchronous replicas.
+// To keep claims and flows across a restart, set appendonly yes and appendfsync always. A failover
+// loses what the new master had not yet received. A lost flow or claim is never a second sign-in,
+// because the service accepts each code once. But if the revocation of a flow is lost, the person
+// who started the check can sign in although another browser opened its link. Flows does not send
+// WAIT: to exclude this, do not fail over automatically, or use a database with synchronous
+// replicas.
 //
 // # When Redis is unavailable
 //
