@@ -14,7 +14,7 @@ import (
 // Advance first waits until no delivery is in flight, and for token renewals as WaitIdle does. It
 // then runs each event with the clock held at the event's time, and waits until all deliveries in
 // flight have ended and their next attempts are queued, and again for token renewals. Finally it
-// sets the clock to d after the end of the first wait.
+// sets the clock to the time at which the first wait ended, plus d.
 //
 // If ctx ends, or the server is reset or closed, Advance returns an error and the clock keeps the
 // time that it has reached. A negative d is an error. Do not call it from a handler.

@@ -12,8 +12,8 @@ import (
 )
 
 // Fault describes how one call, or one attempt of a callback, fails. The zero Fault lets it pass.
-// Set one of Status, Drop, Truncate, Body and WrongKey. Latency can be set alone or with any of
-// them. Code, RetryAfter and Body are optional with Status.
+// Set one of Status, Drop, Truncate, Body and WrongKey. With Status, you can also set Code,
+// RetryAfter and Body. Latency can be set alone or with any of them.
 type Fault struct {
 	// Status, from 200 to 599, replaces the service's response, and the call has no effect. Code is
 	// the code of the problem or token error. By default it is the usual code for the status. For a

@@ -101,7 +101,7 @@ func (c Change) String() string {
 // public key, 4,096 possible forms of the message, and 2 MiB of text for each of message and body.
 // Explain stops when ctx is done, also if the body does not arrive. r.Body then returns an error,
 // and a goroutine continues to read the body until net/http's server ends the read: set
-// http.Server.ReadTimeout. Explain closes a body of another kind. opts may be nil.
+// http.Server.ReadTimeout. Explain closes a body that is not from that server. opts may be nil.
 func (v *Verifier) Explain(ctx context.Context, r *http.Request, opts *ExplainOptions) Explanation {
 	if opts == nil {
 		opts = &ExplainOptions{}
