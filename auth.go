@@ -561,8 +561,8 @@ func (c *Client) CheckCredentials(ctx context.Context, scopes ...Scope) error {
 }
 
 // Scope limits the operations that an access token allows. The methods of this package request the
-// scopes that they need, so a Scope is required only for [Client.Token] and
-// [Client.CheckCredentials].
+// scopes that they need. Pass a Scope only to [Client.Token], [Client.CheckCredentials] and
+// [Client.ReadyHandler].
 type Scope string
 
 // The scopes of project credentials, followed by those of workspace credentials.

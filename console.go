@@ -29,7 +29,7 @@ type Console struct {
 	Billing              *BillingService              // company details and balance
 	PaymentMethods       *PaymentMethodService        // cards for top-ups
 	TopUps               *TopUpService                // payments
-	Usage                *UsageService                // number and cost of calls
+	Usage                *UsageService                // number and cost of checks
 
 	workspace *boundWorkspace
 }
@@ -97,7 +97,7 @@ func (w *boundWorkspace) remove(ctx context.Context, op wire.Operation, ids ...s
 // call. Unknown values are kept as the service sent them.
 type Role string
 
-// The roles. A workspace has exactly one owner.
+// The roles. A workspace has exactly one owner. Every role may read the balance and the usage.
 const (
 	RoleOwner  Role = "OWNER"  // all operations
 	RoleAdmin  Role = "ADMIN"  // all operations except billing
@@ -187,10 +187,11 @@ type Invitation struct {
 	Reference    string
 }
 
-// InvitationService manages invitations to a workspace. It is available as [Console].Invitations.
+// InvitationService manages invitations to a workspace. Its methods require an owner or an admin.
+// It is available as [Console].Invitations.
 type InvitationService struct{ workspace *boundWorkspace }
 
-// Create creates an invitation. It requires an owner or an admin.
+// Create creates an invitation.
 func (s *InvitationService) Create(ctx context.Context, p InvitationParams) (*Invitation, error) {
 	return sendIn[invitationJSON](ctx, s.workspace, wire.CreateInvitation, invitationJSON{Name: p.Name, Role: p.Role, Reference: p.Reference})
 }

@@ -216,7 +216,7 @@ type UsageService struct{ workspace *boundWorkspace }
 type UsageQuery struct {
 	From    time.Time    // any time in the first period; periods are in UTC
 	To      time.Time    // any time in the last period; the zero Time means now
-	GroupBy []UsageGroup // empty: one row per period for all checks
+	GroupBy []UsageGroup // empty: one row per period and currency
 }
 
 // UsageGroup is a field by which usage is grouped.
