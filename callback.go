@@ -25,11 +25,11 @@ import (
 //
 // The service may send a callback more than once: process each CheckID once.
 type Callback struct {
-	Product     Product // if unknown, its name; fields other than Body may then be empty
+	Product     Product // if it is unknown, fields other than Body may be empty
 	CheckID     string
 	Status      CheckStatus
-	Match       Verdict // unknown unless COMPLETED, and for an unknown Product
-	NoSIMChange Verdict // unknown unless Match is VerdictYes, and for a PhoneCheck
+	Match       Verdict // unknown unless Status is COMPLETED and Product is known
+	NoSIMChange Verdict // known only for a SubscriberCheck whose Match is VerdictYes
 
 	ChargeAmount   json.Number // decimal
 	ChargeCurrency string      // for example "API"
@@ -87,8 +87,8 @@ func ParseCallback(m *signature.Message) (*Callback, error) {
 //	500  handle returned an error or panicked, or the body of a verified callback is not a check;
 //	     the service retries, up to six attempts in all
 //
-// handle must return an error if it could not store the callback, and nil if it did so before.
-// Callbacks of unknown products are passed to it too.
+// handle must return an error if it could not store the callback, and nil if the callback is
+// already stored. Callbacks of unknown products are passed to it too.
 //
 // handle must decide whether the check is yours: see [Callback]. If a CheckID is not stored, Create
 // may not have returned yet. Return an error while CreatedAt is recent, so that the service

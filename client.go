@@ -118,14 +118,15 @@ const readyTimeout = 500 * time.Millisecond
 
 // ReadyHandler returns a handler for a readiness probe. It responds with 204 if the service does
 // not reject the credentials of c and each of checks returns nil. Otherwise it responds with 503,
-// and logs the errors at level warn. For example, checks are [signature.JWKS.Ready] and
+// and logs the errors at level warn. Pass, for example, [signature.JWKS.Ready] and
 // [database/sql.DB.PingContext].
 //
-// The credentials are tested for scopes, those of your products, or for those of the three checks
-// if there are none: see [Client.CheckCredentials]. Only an error that matches [ErrUnauthorized] or
-// [ErrForbidden] counts, so an outage of the service does not make a process unready.
+// The credentials are tested for scopes, the scopes of the products that you use, as by
+// [Client.CheckCredentials]. Only an error that matches [ErrUnauthorized] or [ErrForbidden] counts,
+// so an outage of the service does not make a process unready.
 //
-// The checks run at the same time. Their context ends after 500 ms, and they must return then.
+// The functions in checks run concurrently. Their context ends after 500 ms, and they must return
+// then.
 func (c *Client) ReadyHandler(scopes []Scope, checks ...func(context.Context) error) http.Handler {
 	checks = append([]func(context.Context) error{func(ctx context.Context) error {
 		if err := c.CheckCredentials(ctx, scopes...); errors.Is(err, ErrUnauthorized) || errors.Is(err, ErrForbidden) {

@@ -23,7 +23,7 @@ import (
 // others.
 var (
 	// ErrOutcomeUnknown means that the service may have processed a POST or PATCH that failed: the
-	// status is 3xx, invalid, or 5xx other than 501, the 2xx response cannot be used, or there was no
+	// status is 3xx, invalid, or 5xx other than 501; the 2xx response cannot be used; or there was no
 	// response after the request was written, also because of a timeout or cancellation. The error can
 	// also match another error, such as context.Canceled: test for ErrOutcomeUnknown first.
 	//
@@ -75,7 +75,7 @@ var (
 	// ErrRateLimited means that the client sent too many requests. See [Error].RetryAfter.
 	ErrRateLimited = errors.New("rate limited")
 
-	// ErrIPMismatch means that the IP address is not that of the device with the phone number.
+	// ErrIPMismatch means that PhoneIP does not belong to the phone number (ip_msisdn_mismatch).
 	ErrIPMismatch = errors.New("IP address mismatch")
 
 	// ErrSandbox means that Create made, or FindByReferenceID found, a check that was not charged. The

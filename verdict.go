@@ -8,7 +8,7 @@ import (
 
 // Verdict is the value of Match or NoSIMChange: yes, no or unknown.
 //
-// Unknown is not a no. Verify in another way, for example with a text message: an outage of a
+// Unknown does not mean no. Verify in another way, for example with a text message: an outage of a
 // mobile network must not lock customers out, nor let anyone in.
 //
 // In JSON, log/slog and database/sql, a Verdict is the text "yes", "no" or "unknown".
@@ -16,7 +16,7 @@ type Verdict int
 
 // The verdicts. The zero value is VerdictUnknown.
 const (
-	VerdictUnknown Verdict = iota // not known, for example because the check has not COMPLETED: verify in another way
+	VerdictUnknown Verdict = iota // not known, for example because the check is not COMPLETED: verify in another way
 	VerdictYes
 	VerdictNo
 )
