@@ -165,9 +165,8 @@ func (e *Error) Is(target error) bool {
 }
 
 // TokenError is a response with which the token endpoint rejected a request (RFC 6749, section
-// 5.2). It matches [ErrUnauthorized] for code invalid_client, which means that the credentials are
-// wrong, and for status 401; [ErrForbidden] for code invalid_scope, which means that the
-// credentials do not allow a scope; and [ErrRateLimited] for status 429.
+// 5.2). It matches [ErrUnauthorized] for code invalid_client and for status 401, [ErrForbidden] for
+// code invalid_scope, and [ErrRateLimited] for status 429.
 type TokenError struct {
 	Status      int    // HTTP status
 	Code        string // for example "invalid_client"; empty if the body is not an OAuth error

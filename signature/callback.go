@@ -12,8 +12,7 @@ import (
 // returns its content. It reads r.Body and restores it, so that the body can be read again.
 //
 // Every error is an [*Error]. If [Error.Retryable] returns true, the message cannot be verified
-// now: respond with 503. The reason is then [ErrKeySource], [ErrReplayStore], [ErrBody] or
-// [ErrTooLate]. All other errors mean that the message is invalid: respond with 400.
+// now: respond with 503. All other errors mean that the message is invalid: respond with 400.
 // [Verifier.RequireCallback] sends these responses. Respond to a valid message with 2XX. The
 // service may still send it again, so process each check_id once.
 func (v *Verifier) VerifyCallback(r *http.Request) (*Message, error) {
