@@ -342,6 +342,7 @@ func TestVerifier_ExplainHost(t *testing.T) {
 		{"phone number", host, "447700900000.example.net", "447700900000.example.net", none, []string{"host: signed for the host of the request, which is not one of the verifier's hosts" + yours}},
 		{"IPv4 in a header", host, "192.0.2.7", host, setHeader("X-Forwarded-Host", "192.0.2.7"), []string{"host: signed for another host, the host in X-Forwarded-Host, which the proxy replaced" + replace, "host: signed for another host, which is not one of the verifier's hosts" + yours}},
 		{"invalid port in a header", host, "www.example.com:x", host, setHeader("X-Forwarded-Host", "www.example.com:x"), []string{"not explained: message: callback not verified: signature does not verify", "host: signed for another host, the host in X-Forwarded-Host", "host: signed for another host, which is not", "message: still rejected after these changes: host is not one of the verifier's hosts (does a proxy change it? see VerifierOptions.Target)"}},
+		{"invalid name in a header", host, "www$.example.com", host, setHeader("X-Forwarded-Host", "www$.example.com"), []string{"host: signed for another host, the host in X-Forwarded-Host, which the proxy replaced" + replace, "host: signed for another host, which is not one of the verifier's hosts" + yours}},
 		{"port missing", "127.0.0.1", "127.0.0.1:3001", "127.0.0.1:3001", none, []string{"host: signed for 127.0.0.1:3001, which is not one of the verifier's hosts (one has the same name, but without the port)" + yours}},
 		{"port missing, IPv6", "[::1]", "[::1]:3001", "[::1]:3001", none, []string{"host: signed for [::1]:3001, which is not one of the verifier's hosts (one has the same name, but without the port)" + yours}},
 		{"port added", "127.0.0.1:3001", "127.0.0.1", "127.0.0.1", none, []string{"host: signed for 127.0.0.1, which is not one of the verifier's hosts (one has the same name, but with a port)" + yours}},
@@ -433,9 +434,9 @@ func TestVerifier_ExplainQuery(t *testing.T) {
 		{"?a=1&", "?a=1", "signed with an & at its end, which a proxy removed"},
 		{"?a=1&b=2", "?a=1&b=2&a=1&b=2", "signed once, but received twice"},
 		{"?a=1&b=2", "?a=1&x=3&b=2", "signed without one of its parameters, which was added on the way"},
-		{"?a=1", "?a=1&b=2&c=3", "signed without its last 2 parameters, which were added on the way"},
+		{"?a=1&b=2", "?a=1&b=2&c=3&d=4", "signed without its last 2 parameters, which were added on the way"},
 		{"?d=4&c=3&b=2&a=1", "?a=1&b=2&c=3&d=4", reordered},
-		{"?a=1&b=2&c=3&check_id=c1&code=x", "?a=1&check_id=c1&b=2&code=x&c=3", reordered},
+		{"?z=1&b=2&c=3&check_id=c1&code=x", "?z=1&check_id=c1&b=2&code=x&c=3", reordered},
 		{"?a=1&b=2&c=3&d=4&e=5", "?e=5&c=3&d=4&a=1&b=2", reordered},
 		{"?a=&&b=1", "?a&&b=1", "signed with = after an empty parameter, which a proxy removed"},
 		{"?a&b=1", "?a=&b=1", "signed without the = after an empty parameter, which a proxy added"},
@@ -491,13 +492,16 @@ func TestVerifier_ExplainTargetHeader(t *testing.T) {
 		{"/hooks/a", at("/a", "X-Script-Name", "hooks"), []string{"path: signed with the prefix in X-Script-Name, which the proxy removed" + keep}},
 		{"/v1/in?c=d", replaceURI("/v1/in?c=d", "/in?c=d"), []string{"path: signed for the registered path /v1/in, from which a proxy removed /v1" + keep}},
 		{"/v1/in?c=d", replaceURI("/v1/in?c=d", "/?c=d"), []string{"path: signed for the registered path /v1/in, but received with another" + keep}},
+		{"/v1/in?c=d", replaceURI("/v1/in?c=d", "/zz?c=d"), []string{"path: signed for the registered path /v1/in, but received with another" + keep}},
+		{"/v2/", replaceURI("/v2/", "/"), []string{"path: signed for the registered path /v2/, but received with another" + keep}},
+		{"/v3/b", replaceURI("/v3/b", "/b"), []string{"path: signed for the registered path /v3/b, from which a proxy removed /v3" + keep}},
 		{"/v1/in?c=d", replaceURI("/v1/in?c=d", "/v1/in"), []string{"query: signed with the query of a registered path, which a proxy removed or changed" + keep}},
 		{"/v1/in/?c=d", replaceURI("/v1/in/?c=d", "/in?c=d"), []string{"path: signed for the registered path /v1/in, from which a proxy removed /v1 (also signed with a slash at its end, which a proxy or router removed)" + keep}},
 	} {
 		r := receivedCallback(t, row.signed, body, signature.SignerOptions{})
 		row.change(r)
 
-		got := explain(t, host, r, &signature.ExplainOptions{Paths: []string{"/v1/in?c=d"}})
+		got := explain(t, host, r, &signature.ExplainOptions{Paths: []string{"/v1/in?c=d", "/v2/", "/v3/b"}})
 
 		t.Run(row.signed+" as "+r.RequestURI, func(t *testing.T) { checkExplanation(t, got, row.want) })
 	}
