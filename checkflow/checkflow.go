@@ -111,8 +111,9 @@ type StartParams struct {
 // Reason is why there is no verdict. A person can start again after any of them.
 type Reason string
 
-// The reasons. [Web.Return] passes only the first four to your function, and redirects for the
-// others. [App.Exchange] can return any of them.
+// The reasons. [Web.Return] passes ReasonEnded, ReasonCodeRejected, ReasonAccountChanged and
+// ReasonUnavailable to your function, and redirects for the others. [App.Exchange] can return any
+// of them.
 const (
 	ReasonEnded          Reason = "ended"           // the check ended without a result: see Result.ErrorCode
 	ReasonCodeRejected   Reason = "code_rejected"   // the code is wrong or was used, or the check has expired

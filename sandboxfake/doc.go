@@ -46,7 +46,7 @@
 // # Determinism
 //
 // IDs, codes, tokens and secrets are derived from the seed ([WithSeed]), the project and a counter.
-// The same calls return the same values in every process.
+// The same calls return the same values in every process with the same version of this module.
 //
 // With [WithInMemory] and [WithFrozenClock], the responses to sequential calls of one project are
 // byte-identical, whatever other projects and servers do at the same time. Give each parallel test
