@@ -102,7 +102,7 @@ func TestExamine_EndlessBody(t *testing.T) {
 			for r.Context().Err() == nil {
 				io.WriteString(w, "a")
 				http.NewResponseController(w).Flush()
-				time.Sleep(100 * time.Millisecond)
+				time.Sleep(100 * time.Millisecond) // of the bubble's clock
 			}
 		})
 
@@ -132,7 +132,7 @@ func TestExamine_BusyMachine(t *testing.T) {
 			messages := 0
 			r.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				if messages++; messages == row.delayed {
-					time.Sleep(6 * time.Second)
+					time.Sleep(6 * time.Second) // of the bubble's clock: a date is valid for 5 s
 				}
 				h.ServeHTTP(w, r)
 			})

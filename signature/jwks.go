@@ -294,10 +294,10 @@ func (j *JWKS) join(ctx context.Context, forUnknownKey bool) (*fetch, error) {
 // Ready returns nil if j has keys with which messages can be verified. Use it for a readiness
 // probe, for example with Client.ReadyHandler of package idverify.
 //
-// Ready fetches the set if there is none, or if its max-age has passed. In an outage of the service
-// it returns nil until MaxStale, and does not wait for the fetch. Without a usable set, it waits
-// for the fetch or until ctx is done; then the fetch continues for the next call. The error wraps
-// [ErrKeySource].
+// Ready fetches the set if j has not fetched one yet, or if its max-age has passed. In an outage
+// of the service it returns nil until MaxStale, and does not wait for the fetch. Without a
+// usable set, it waits for the fetch or until ctx is done; then the fetch continues for the next
+// call. The error wraps [ErrKeySource].
 func (j *JWKS) Ready(ctx context.Context) error {
 	f, err := j.ready(ctx)
 	if f != nil {
