@@ -81,6 +81,7 @@ func startProxy(t *testing.T, name string, routes ...route) *proxy {
 func startConfig(t *testing.T, name string, config func(setup) string) *proxy {
 	t.Helper()
 	path := find(t, name)
+	tooltest.Require(t, tooltest.Installed("sh"), "install a POSIX shell")
 	dir, err := os.MkdirTemp("", name) // the path of t.TempDir is too long for a socket
 	if err != nil {
 		t.Fatal(err)
