@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/idverify/idverify-go"
+	"github.com/idverify/idverify-go/checkflow"
 	"github.com/idverify/idverify-go/sandboxfake"
 	"github.com/idverify/idverify-go/signature"
 )
@@ -117,6 +118,21 @@ func rotate(ctx context.Context, console *idverify.Console, projectID, inUse str
 	return console.ProjectCredentials.Delete(ctx, projectID, inUse)
 }
 
+func webAndApp(origin string, client *idverify.Client, verifier *signature.Verifier, store checkflow.Store, allow func(*http.Request, string) error, serve func(*checkflow.App, *checkflow.Web)) error {
+	config := checkflow.Config{Client: client, Store: store, Allow: allow}
+	app, err := checkflow.NewApp(config)
+	if err != nil {
+		return err
+	}
+	config.Verifier, config.RedirectURL, config.StartPage = verifier, origin+"/return", "/"
+	web, err := checkflow.NewWeb(config)
+	if err != nil {
+		return err
+	}
+	serve(app, web)
+	return nil
+}
+
 // Compiled, not run: the environment may name a live project.
 var (
 	_ = handleErrors
@@ -158,6 +174,18 @@ func TestProduction_CustomCA(t *testing.T) {
 	}
 }
 
+func TestApps_WebAndApp(t *testing.T) {
+	t.Parallel()
+	srv := sandboxfake.New(t, sandboxfake.WithInMemory())
+	allow := func(*http.Request, string) error { return nil }
+
+	err := webAndApp("https://shop.example.com", srv.Client(), srv.Verifier([]string{"shop.example.com"}, nil), checkflow.NewMemoryStore(0), allow, func(*checkflow.App, *checkflow.Web) {})
+
+	if err != nil {
+		t.Error(err)
+	}
+}
+
 func TestProduction_RotateCredentials(t *testing.T) {
 	t.Parallel()
 	srv := sandboxfake.New(t, sandboxfake.WithInMemory())
@@ -189,7 +217,7 @@ func TestDocs_SnippetsCompiled(t *testing.T) {
 	t.Parallel()
 	source := read(t, "readme_test.go")
 
-	for document, want := range map[string]int{"docs/errors.md": 2, "docs/production.md": 4} {
+	for document, want := range map[string]int{"docs/apps.md": 1, "docs/errors.md": 2, "docs/production.md": 4} {
 		got := 0
 		for _, block := range goBlock.FindAllStringSubmatch(read(t, "../"+document), -1) {
 			snippet := block[1]
