@@ -24,7 +24,7 @@
 //	err = inbox.Migrate(ctx, db, inbox.SQLite)
 //	checks, err := inbox.New(ctx, db, inbox.SQLite, &inbox.Options{Logger: logger})
 //	mux.Handle("POST /callbacks", checks.Handler(verifier)) // a signature.Verifier
-//	stop := checks.Start(ctx, client, func(ctx context.Context, tx *sql.Tx, e inbox.Entry) error {
+//	stop := checks.Start(context.WithoutCancel(ctx), client, func(ctx context.Context, tx *sql.Tx, e inbox.Entry) error {
 //		// … write e.Match to your own row with tx …
 //	}) // calls Work, Reconcile and Purge
 //	defer stop() // before db is closed

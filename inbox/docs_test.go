@@ -27,7 +27,7 @@ import (
 
 func process(ctx context.Context, checks *inbox.Inbox, mux *http.ServeMux, verifier *signature.Verifier, client *idverify.Client, serve func()) {
 	mux.Handle("POST /callbacks", checks.Handler(verifier)) // stores each result once
-	stop := checks.Start(ctx, client, func(ctx context.Context, tx *sql.Tx, e inbox.Entry) error {
+	stop := checks.Start(context.WithoutCancel(ctx), client, func(ctx context.Context, tx *sql.Tx, e inbox.Entry) error {
 		_, err := tx.ExecContext(ctx, "UPDATE sign_ups SET verdict = $1 WHERE reference = $2", e.Match, e.Reference)
 		return err // called again until it returns nil
 	})

@@ -16,13 +16,15 @@ import (
 // or stop is called, and log their failures. Every process may call Start.
 //
 // If fn is nil, Work is not started: results are processed by [Options].OnResult, or wait for
-// another call of Work. If OnResult is set, fn must be nil.
+// another call of Work. If OnResult is set, fn must be nil. A backend that only keeps a record, for
+// example because checkflow signs people in, passes an fn that returns nil: Purge deletes only
+// entries that were processed.
 //
 // The function stop ends the goroutines and waits for them. Call it after the HTTP server has shut
 // down, and before you close the database:
 //
 //	defer db.Close()
-//	stop := checks.Start(ctx, client, fn)
+//	stop := checks.Start(context.WithoutCancel(ctx), client, fn) // ctx ends at a signal
 //	defer stop()
 //	// … serve until the program is stopped …
 func (i *Inbox) Start(ctx context.Context, client *idverify.Client, fn func(ctx context.Context, tx *sql.Tx, e Entry) error) (stop func()) {
