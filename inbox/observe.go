@@ -26,6 +26,21 @@ type Event struct {
 	Err error // of OutcomeFailed and OutcomeStopped
 }
 
+// LogValue implements slog.LogValuer. It returns a group of operation, outcome, product, duration
+// and lag: without Err, which can contain personal data, without product if it is empty, and
+// without lag unless Outcome is OutcomeDone. Package otelidverify depends on these names and kinds.
+func (e Event) LogValue() slog.Value {
+	attrs := make([]slog.Attr, 0, 5)
+	attrs = append(attrs, slog.String("operation", e.Operation), slog.String("outcome", string(e.Outcome)), slog.Duration("duration", e.Duration))
+	if e.Product != "" {
+		attrs = append(attrs, slog.String("product", string(e.Product)))
+	}
+	if e.Outcome == OutcomeDone {
+		attrs = append(attrs, slog.Duration("lag", e.Lag))
+	}
+	return slog.GroupValue(attrs...)
+}
+
 // Outcome describes a callback, a result or an attempt of Work.
 type Outcome string
 
@@ -48,6 +63,13 @@ type Stats struct {
 	Stopped    int           // entries that are not processed any more: see Retry
 	InProgress int           // checks that have not ended
 	Overdue    int           // checks that Reconcile has to read
+}
+
+// LogValue implements slog.LogValuer. It returns a group of pending, oldest_age, stopped,
+// in_progress and overdue. Package otelidverify depends on these names and kinds.
+func (s Stats) LogValue() slog.Value {
+	return slog.GroupValue(slog.Int("pending", s.Pending), slog.Duration("oldest_age", s.OldestAge), slog.Int("stopped", s.Stopped),
+		slog.Int("in_progress", s.InProgress), slog.Int("overdue", s.Overdue))
 }
 
 // Stats returns the number of entries that are not processed. Its cost depends on their number, not

@@ -3,6 +3,8 @@ package inbox_test
 import (
 	"context"
 	"database/sql"
+	"errors"
+	"log/slog"
 	"strings"
 	"testing"
 	"time"
@@ -58,6 +60,44 @@ func TestInbox_Events(t *testing.T) {
 			t.Errorf("events (-want +got):\n%s", diff)
 		}
 	})
+}
+
+// TestEvent_LogValue also verifies the names that package otelidverify uses.
+func TestEvent_LogValue(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		value slog.LogValuer
+		want  string
+	}{
+		"done": {
+			inbox.Event{Operation: "work", Outcome: inbox.OutcomeDone, Product: idverify.ProductSIMCheck, Duration: time.Second, Lag: time.Minute},
+			"inbox.operation=work inbox.outcome=done inbox.duration=1s inbox.product=sim_check inbox.lag=1m0s",
+		},
+		"done at once": {
+			inbox.Event{Operation: "work", Outcome: inbox.OutcomeDone, Product: idverify.ProductSIMCheck},
+			"inbox.operation=work inbox.outcome=done inbox.duration=0s inbox.product=sim_check inbox.lag=0s",
+		},
+		"failed": {
+			inbox.Event{Operation: "callback", Outcome: inbox.OutcomeFailed, Lag: time.Minute, Err: errors.New(matching)},
+			"inbox.operation=callback inbox.outcome=failed inbox.duration=0s",
+		},
+		"stats": {
+			inbox.Stats{Pending: 1, OldestAge: 2 * time.Second, Stopped: 3, InProgress: 4, Overdue: 5},
+			"inbox.pending=1 inbox.oldest_age=2s inbox.stopped=3 inbox.in_progress=4 inbox.overdue=5",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var log strings.Builder
+
+			slog.New(slog.NewTextHandler(&log, nil)).Info("message", "inbox", test.value)
+
+			_, got, _ := strings.Cut(log.String(), "msg=message ")
+			if diff := cmp.Diff(test.want+"\n", got); diff != "" {
+				t.Errorf("record (-want +got):\n%s", diff)
+			}
+		})
+	}
 }
 
 func TestInbox_ObserverPanics(t *testing.T) {
