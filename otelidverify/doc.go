@@ -7,9 +7,9 @@
 //	…
 //	registration, err := otelidverify.RegisterJWKS(keys)
 //	…
-//	checks, err := inbox.New(ctx, db, inbox.Postgres, &inbox.Options{Observe: otelidverify.ObserveInbox()})
+//	checks, err := inbox.New(ctx, db, inbox.Postgres, &inbox.Options{Observe: otelidverify.ObserveInbox[inbox.Event]()})
 //	…
-//	registration, err := otelidverify.RegisterInbox(checks)
+//	registration, err := otelidverify.RegisterInbox(checks.Stats)
 //
 // By default, these use the global providers. To use others, pass [WithTracerProvider] and
 // [WithMeterProvider].

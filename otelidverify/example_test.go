@@ -13,7 +13,6 @@ import (
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
 	"github.com/idverify/idverify-go"
-	"github.com/idverify/idverify-go/inbox"
 	"github.com/idverify/idverify-go/otelidverify"
 	"github.com/idverify/idverify-go/sandboxfake"
 	"github.com/idverify/idverify-go/signature"
@@ -102,24 +101,4 @@ func printCounts(reader *sdkmetric.ManualReader) {
 			fmt.Printf("%s: %d with idverify.operation %s, error.type %s\n", m.Name, p.Count, operation.AsString(), errorType.AsString())
 		}
 	}
-}
-
-func ExampleObserveInbox() {
-	reader := sdkmetric.NewManualReader()
-	meters := otelidverify.WithMeterProvider(sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader)))
-	observe := otelidverify.ObserveInbox(meters)
-
-	// inbox.New calls it: &inbox.Options{Observe: observe}.
-	observe(context.Background(), inbox.Event{Operation: "work", Outcome: inbox.OutcomeDone, Product: idverify.ProductPhoneCheck, Lag: time.Second})
-
-	var data metricdata.ResourceMetrics
-	if err := reader.Collect(context.Background(), &data); err != nil {
-		log.Fatal(err)
-	}
-	for _, m := range data.ScopeMetrics[0].Metrics {
-		fmt.Println(m.Name)
-	}
-	// Output:
-	// idverify.inbox.operation.duration
-	// idverify.inbox.lag
 }

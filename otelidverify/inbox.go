@@ -4,14 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
 	"go.opentelemetry.io/otel/metric/noop"
-
-	"github.com/idverify/idverify-go/inbox"
 )
 
 // The names of the inbox's metrics.
@@ -25,10 +24,12 @@ const (
 	inboxOverdue    = "idverify.inbox.overdue"
 )
 
-// ObserveInbox returns a function for [inbox.Options].Observe. It records the metrics
-// idverify.inbox.operation.duration and, for processed results, idverify.inbox.lag. It creates no
-// spans.
-func ObserveInbox(opts ...Option) func(context.Context, inbox.Event) {
+// ObserveInbox returns a function for inbox.Options.Observe: use ObserveInbox[inbox.Event](). It
+// records the metrics idverify.inbox.operation.duration and, for processed results,
+// idverify.inbox.lag. It creates no spans.
+//
+// The values come from inbox.Event.LogValue, so that this package does not depend on module inbox.
+func ObserveInbox[E slog.LogValuer](opts ...Option) func(context.Context, E) {
 	meter := newConfig(opts).meter()
 	duration := durations(meter, inboxDuration, "Duration of storing and processing results.")
 	lag, err := meter.Float64Histogram(inboxLag, metric.WithUnit("s"), metric.WithDescription("Time from storing a result to processing it."),
@@ -37,15 +38,16 @@ func ObserveInbox(opts ...Option) func(context.Context, inbox.Event) {
 	if lag == nil {
 		lag = noop.Float64Histogram{}
 	}
-	return func(ctx context.Context, e inbox.Event) {
-		attributes := []attribute.KeyValue{operationKey.String(e.Operation), outcomeKey.String(string(e.Outcome))}
-		var product []attribute.KeyValue
-		if e.Product != "" {
-			product = append(product, productKey.String(string(e.Product)))
+	return func(ctx context.Context, e E) {
+		event := groupOf(e)
+		product := event.appendText(nil, productKey, "product")
+		if v, ok := event.find("duration", slog.KindDuration); ok {
+			attributes := event.appendText(product, operationKey, "operation")
+			attributes = event.appendText(attributes, outcomeKey, "outcome")
+			duration.Record(ctx, v.Duration().Seconds(), metric.WithAttributes(attributes...))
 		}
-		duration.Record(ctx, e.Duration.Seconds(), metric.WithAttributes(append(attributes, product...)...))
-		if e.Outcome == inbox.OutcomeDone {
-			lag.Record(ctx, e.Lag.Seconds(), metric.WithAttributes(product...))
+		if v, ok := event.find("lag", slog.KindDuration); ok {
+			lag.Record(ctx, v.Duration().Seconds(), metric.WithAttributes(product...))
 		}
 	}
 }
@@ -53,29 +55,29 @@ func ObserveInbox(opts ...Option) func(context.Context, inbox.Event) {
 // statsTimeout limits the time that a slow database can delay the export of all metrics.
 const statsTimeout = 2 * time.Second
 
-// RegisterInbox registers gauges with the values of [inbox.Inbox.Stats]: idverify.inbox.pending,
-// idverify.inbox.oldest.age, idverify.inbox.stopped, idverify.inbox.in_progress and
-// idverify.inbox.overdue. They describe the table, so one process for each database is enough. If
-// the database fails or does not respond within two seconds, the gauges have no value, and the
-// global error handler receives the error.
+// RegisterInbox registers gauges with the values of inbox.Inbox.Stats: use
+// RegisterInbox(checks.Stats). They are idverify.inbox.pending, idverify.inbox.oldest.age,
+// idverify.inbox.stopped, idverify.inbox.in_progress and idverify.inbox.overdue. They describe the
+// table, so one process for each database is enough. If the database fails or does not respond
+// within two seconds, the gauges have no value, and the global error handler receives the error.
 //
 // The gauges have no attributes: register only one Inbox for each MeterProvider. To stop, call
-// Unregister of the result. RegisterInbox returns an error if checks is nil or the meter fails. The
-// error does not affect checks: log it and continue.
-func RegisterInbox(checks *inbox.Inbox, opts ...Option) (metric.Registration, error) {
-	if checks == nil {
-		return nil, errors.New("otelidverify: register inbox: checks is nil")
+// Unregister of the result. RegisterInbox returns an error if stats is nil or the meter fails. The
+// error does not affect the Inbox: log it and continue.
+func RegisterInbox[S slog.LogValuer](stats func(context.Context) (S, error), opts ...Option) (metric.Registration, error) {
+	if stats == nil {
+		return nil, errors.New("otelidverify: register inbox: stats is nil")
 	}
 	meter := newConfig(opts).meter()
 	counts := []struct {
 		name, unit, description string
-		value                   func(inbox.Stats) int
+		key                     string // in the group that stats returns
 		gauge                   metric.Int64ObservableGauge
 	}{
-		{inboxPending, "{result}", "Results that wait for Work.", func(s inbox.Stats) int { return s.Pending }, nil},
-		{inboxStopped, "{result}", "Results whose processing has stopped.", func(s inbox.Stats) int { return s.Stopped }, nil},
-		{inboxInProgress, "{check}", "Checks that have not ended.", func(s inbox.Stats) int { return s.InProgress }, nil},
-		{inboxOverdue, "{check}", "Checks that Reconcile has to read.", func(s inbox.Stats) int { return s.Overdue }, nil},
+		{inboxPending, "{result}", "Results that wait for Work.", "pending", nil},
+		{inboxStopped, "{result}", "Results whose processing has stopped.", "stopped", nil},
+		{inboxInProgress, "{check}", "Checks that have not ended.", "in_progress", nil},
+		{inboxOverdue, "{check}", "Checks that Reconcile has to read.", "overdue", nil},
 	}
 	oldest, err := meter.Float64ObservableGauge(inboxOldestAge, metric.WithUnit("s"),
 		metric.WithDescription("Largest difference between the current time and the time at which a result that waits for Work was stored."))
@@ -93,15 +95,20 @@ func RegisterInbox(checks *inbox.Inbox, opts ...Option) (metric.Registration, er
 	registration, err := meter.RegisterCallback(func(ctx context.Context, o metric.Observer) error {
 		ctx, cancel := context.WithTimeout(ctx, statsTimeout)
 		defer cancel()
-		stats, err := checks.Stats(ctx)
+		current, err := stats(ctx)
 		if err != nil {
 			// An error of the callback would make the reader discard the metrics of all instruments.
 			otel.Handle(fmt.Errorf("otelidverify: observe inbox: %w", err))
 			return nil
 		}
-		o.ObserveFloat64(oldest, stats.OldestAge.Seconds())
+		values := groupOf(current)
+		if v, ok := values.find("oldest_age", slog.KindDuration); ok {
+			o.ObserveFloat64(oldest, v.Duration().Seconds())
+		}
 		for _, c := range counts {
-			o.ObserveInt64(c.gauge, int64(c.value(stats)))
+			if v, ok := values.find(c.key, slog.KindInt64); ok {
+				o.ObserveInt64(c.gauge, v.Int64())
+			}
 		}
 		return nil
 	}, gauges...)
@@ -109,4 +116,35 @@ func RegisterInbox(checks *inbox.Inbox, opts ...Option) (metric.Registration, er
 		return nil, fmt.Errorf("otelidverify: register inbox: %w", err)
 	}
 	return registration, nil
+}
+
+// group contains the attributes of an inbox.Event or inbox.Stats. Another version of module inbox
+// can have more or fewer of them.
+type group []slog.Attr
+
+// groupOf returns the attributes of a group, and nil for any other value.
+func groupOf(v slog.LogValuer) group {
+	value := slog.AnyValue(v).Resolve()
+	if value.Kind() != slog.KindGroup {
+		return nil
+	}
+	return value.Group()
+}
+
+// find returns the value of an attribute, and whether it exists and is of the given kind.
+func (g group) find(key string, kind slog.Kind) (slog.Value, bool) {
+	for _, a := range g {
+		if a.Key == key {
+			return a.Value, a.Value.Kind() == kind
+		}
+	}
+	return slog.Value{}, false
+}
+
+// appendText appends the text of an attribute, if it exists, as attribute name.
+func (g group) appendText(attributes []attribute.KeyValue, name attribute.Key, key string) []attribute.KeyValue {
+	if v, ok := g.find(key, slog.KindString); ok {
+		attributes = append(attributes, name.String(v.String()))
+	}
+	return attributes
 }

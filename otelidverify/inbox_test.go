@@ -2,80 +2,103 @@ package otelidverify_test
 
 import (
 	"context"
-	"database/sql"
 	"errors"
-	"path/filepath"
+	"log/slog"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"go.opentelemetry.io/otel"
 
-	_ "modernc.org/sqlite" // the driver sqlite
-
-	"github.com/idverify/idverify-go"
-	"github.com/idverify/idverify-go/inbox"
 	"github.com/idverify/idverify-go/otelidverify"
 )
 
-func TestObserveInbox_Metrics(t *testing.T) {
-	t.Parallel()
-	r := newTelemetry()
-	observe := otelidverify.ObserveInbox(r.providers()...)
+// attrs is a type like inbox.Event and inbox.Stats. internal/e2e/metrics has the tests with those.
+type attrs []slog.Attr
 
-	observe(t.Context(), inbox.Event{Operation: "callback", Outcome: inbox.OutcomeStored, Product: idverify.ProductPhoneCheck, Duration: time.Second})
-	observe(t.Context(), inbox.Event{Operation: "callback", Outcome: inbox.OutcomeFailed, Err: errors.New("failed")})
-	observe(t.Context(), inbox.Event{Operation: "work", Outcome: inbox.OutcomeFailed, Product: idverify.ProductSIMCheck, Duration: time.Second, Err: errors.New("failed")})
-	observe(t.Context(), inbox.Event{Operation: "work", Outcome: inbox.OutcomeDone, Product: idverify.ProductSIMCheck, Duration: time.Second, Lag: 90 * time.Second})
+func (a attrs) LogValue() slog.Value { return slog.GroupValue(a...) }
 
-	r.wantSeries(t, []string{
-		"idverify.inbox.lag{idverify.product=sim_check} 1",
-		"idverify.inbox.operation.duration{idverify.operation=callback,idverify.outcome=failed} 1",
-		"idverify.inbox.operation.duration{idverify.operation=callback,idverify.outcome=stored,idverify.product=phone_check} 1",
-		"idverify.inbox.operation.duration{idverify.operation=work,idverify.outcome=done,idverify.product=sim_check} 1",
-		"idverify.inbox.operation.duration{idverify.operation=work,idverify.outcome=failed,idverify.product=sim_check} 1",
-	})
-	if diff := cmp.Diff(map[string]float64{"idverify.inbox.lag": 90, "idverify.inbox.operation.duration": 3}, r.sums(t)); diff != "" {
-		t.Errorf("sums in seconds (-want +got):\n%s", diff)
+var (
+	done  = attrs{slog.String("operation", "work"), slog.String("outcome", "done"), slog.String("product", "phone_check"), slog.Duration("duration", time.Second), slog.Duration("lag", time.Minute)}
+	stats = attrs{slog.Int("pending", 1), slog.Duration("oldest_age", time.Minute), slog.Int("stopped", 2), slog.Int("in_progress", 3), slog.Int("overdue", 4)}
+)
+
+// observeInbox records all metrics of an Inbox.
+func observeInbox(t testing.TB, r *telemetry) {
+	t.Helper()
+	otelidverify.ObserveInbox[attrs](r.providers()...)(t.Context(), done)
+	if _, err := otelidverify.RegisterInbox(func(context.Context) (attrs, error) { return stats, nil }, r.providers()...); err != nil {
+		t.Fatal(err)
 	}
 }
 
-func TestRegisterInbox_Gauges(t *testing.T) {
+// TestObserveInbox_Versions observes values of versions of module inbox that have more or fewer
+// attributes, or attributes of other kinds.
+func TestObserveInbox_Versions(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		event, stats slog.LogValuer
+		want         []string
+	}{
+		"all": {done, stats, []string{
+			"idverify.inbox.in_progress{} 3",
+			"idverify.inbox.lag{idverify.product=phone_check} 1",
+			"idverify.inbox.oldest.age{} 60",
+			"idverify.inbox.operation.duration{idverify.operation=work,idverify.outcome=done,idverify.product=phone_check} 1",
+			"idverify.inbox.overdue{} 4",
+			"idverify.inbox.pending{} 1",
+			"idverify.inbox.stopped{} 2",
+		}},
+		"more": {
+			attrs{slog.String("operation", "record"), slog.Int("table", 1), slog.Duration("duration", 0)},
+			attrs{slog.Int("lost", 1), slog.Int("stopped", 0)},
+			[]string{"idverify.inbox.operation.duration{idverify.operation=record} 1", "idverify.inbox.stopped{} 0"},
+		},
+		"none":        {attrs{}, attrs{}, nil},
+		"other kinds": {attrs{slog.Int("operation", 1), slog.String("duration", "1s"), slog.Float64("lag", 1)}, attrs{slog.String("pending", "1"), slog.Int("oldest_age", 1)}, nil},
+		"no group":    {text("done"), text("stats"), nil},
+		"nil":         {nil, nil, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newTelemetry()
+			registration, err := otelidverify.RegisterInbox(func(context.Context) (slog.LogValuer, error) { return test.stats, nil }, r.providers()...)
+			if err != nil {
+				t.Fatal(err)
+			}
+
+			otelidverify.ObserveInbox[slog.LogValuer](r.providers()...)(t.Context(), test.event)
+
+			r.wantSeries(t, test.want)
+			if err := registration.Unregister(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// text is a slog.LogValuer whose value is not a group.
+type text string
+
+func (s text) LogValue() slog.Value { return slog.StringValue(string(s)) }
+
+func TestRegisterInbox_Timeout(t *testing.T) {
 	t.Parallel()
 	r := newTelemetry()
-	start := time.Date(2026, 11, 2, 9, 0, 0, 0, time.UTC)
-	now := start
-	db, checks := newInbox(t, &inbox.Options{Now: func() time.Time { return now }})
-	registration, err := otelidverify.RegisterInbox(checks, r.providers()...)
-	if err != nil {
+	var left time.Duration
+	slow := func(ctx context.Context) (attrs, error) {
+		deadline, _ := ctx.Deadline()
+		left = time.Until(deadline)
+		return stats, nil
+	}
+	if _, err := otelidverify.RegisterInbox(slow, r.providers()...); err != nil {
 		t.Fatal(err)
 	}
-	plan(t, db, checks, "sign-up 1")
-	plan(t, db, checks, "sign-up 2")
-	result := inbox.Result{Product: idverify.ProductPhoneCheck, CheckID: "check 2", ReferenceID: "sign-up 2", Status: idverify.StatusCompleted, Match: idverify.VerdictYes}
-	if _, err := checks.Record(t.Context(), result); err != nil {
-		t.Fatal(err)
-	}
-	now = start.Add(time.Minute)
 
-	got := r.series(t)
-	if err := registration.Unregister(); err != nil {
-		t.Fatal(err)
-	}
-	unregistered := r.series(t)
+	r.series(t)
 
-	want := []string{
-		"idverify.inbox.in_progress{} 1",
-		"idverify.inbox.oldest.age{} 60",
-		"idverify.inbox.overdue{} 1",
-		"idverify.inbox.pending{} 1",
-		"idverify.inbox.stopped{} 0",
-	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("metrics (-want +got):\n%s", diff)
-	}
-	if len(unregistered) != 0 {
-		t.Errorf("metrics after Unregister = %q, want none", unregistered)
+	if left <= 0 || left > 2*time.Second {
+		t.Errorf("time for reading the database = %v, want two seconds", left)
 	}
 }
 
@@ -86,74 +109,30 @@ func TestRegisterInbox_DatabaseFails(t *testing.T) {
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { handled = append(handled, err) }))
 	defer otel.SetErrorHandler(previous)
 	r := newTelemetry()
-	db, checks := newInbox(t, nil)
-	if _, err := otelidverify.RegisterInbox(checks, r.providers()...); err != nil {
+	errDatabase := errors.New("database is closed")
+	if _, err := otelidverify.RegisterInbox(func(context.Context) (attrs, error) { return stats, errDatabase }, r.providers()...); err != nil {
 		t.Fatal(err)
 	}
-	otelidverify.ObserveInbox(r.providers()...)(t.Context(), inbox.Event{Operation: "record", Outcome: inbox.OutcomeStored})
-	db.Close()
+	otelidverify.ObserveInbox[attrs](r.providers()...)(t.Context(), attrs{slog.String("operation", "record"), slog.Duration("duration", time.Second)})
 
 	got := r.series(t)
 
-	if diff := cmp.Diff([]string{"idverify.inbox.operation.duration{idverify.operation=record,idverify.outcome=stored} 1"}, got); diff != "" {
+	if diff := cmp.Diff([]string{"idverify.inbox.operation.duration{idverify.operation=record} 1"}, got); diff != "" {
 		t.Errorf("metrics (-want +got): others must be exported\n%s", diff)
 	}
-	if len(handled) != 1 {
-		t.Errorf("handled errors = %q, want one", handled)
+	if len(handled) != 1 || !errors.Is(handled[0], errDatabase) {
+		t.Errorf("handled errors = %q, want that of the database", handled)
 	}
 }
 
 func TestRegisterInbox_Errors(t *testing.T) {
 	t.Parallel()
-	_, checks := newInbox(t, nil)
+	read := func(context.Context) (attrs, error) { return stats, nil }
 
-	if registration, err := otelidverify.RegisterInbox(nil); err == nil || registration != nil {
-		t.Errorf("without an Inbox: registration = %v, error = %v; want an error", registration, err)
+	if registration, err := otelidverify.RegisterInbox[attrs](nil); err == nil || registration != nil {
+		t.Errorf("without stats: registration = %v, error = %v; want an error", registration, err)
 	}
-	if registration, err := otelidverify.RegisterInbox(checks, otelidverify.WithMeterProvider(brokenMeters{})); !errors.Is(err, errBroken) || registration != nil {
+	if registration, err := otelidverify.RegisterInbox(read, otelidverify.WithMeterProvider(brokenMeters{})); !errors.Is(err, errBroken) || registration != nil {
 		t.Errorf("with a broken meter: registration = %v, error = %v; want its error", registration, err)
 	}
-}
-
-// newInbox returns an Inbox of an empty SQLite database.
-func newInbox(t testing.TB, opts *inbox.Options) (*sql.DB, *inbox.Inbox) {
-	t.Helper()
-	db, err := sql.Open("sqlite", "file:"+filepath.Join(t.TempDir(), "checks.db")+"?_txlock=immediate&_pragma=busy_timeout(5000)&_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { db.Close() })
-	if err := inbox.Migrate(t.Context(), db, inbox.SQLite); err != nil {
-		t.Fatal(err)
-	}
-	checks, err := inbox.New(t.Context(), db, inbox.SQLite, opts)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return db, checks
-}
-
-func plan(t testing.TB, db *sql.DB, checks *inbox.Inbox, reference string) {
-	t.Helper()
-	tx, err := db.BeginTx(t.Context(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer tx.Rollback()
-	if err := checks.Plan(t.Context(), tx, idverify.ProductPhoneCheck, reference); err != nil {
-		t.Fatal(err)
-	}
-	if err := tx.Commit(); err != nil {
-		t.Fatal(err)
-	}
-}
-
-// observeInbox records all metrics of an Inbox.
-func observeInbox(t testing.TB, r *telemetry) {
-	t.Helper()
-	_, checks := newInbox(t, nil)
-	if _, err := otelidverify.RegisterInbox(checks, r.providers()...); err != nil {
-		t.Fatal(err)
-	}
-	otelidverify.ObserveInbox(r.providers()...)(context.Background(), inbox.Event{Operation: "work", Outcome: inbox.OutcomeDone, Product: idverify.ProductPhoneCheck})
 }

@@ -39,7 +39,7 @@ func (s *shop) connect(ctx context.Context, c config, pool *pgxpool.Pool) error 
 	}
 	var verifierErr, inboxErr error
 	s.verifier, verifierErr = signature.NewVerifier(s.keys, []string{c.publicURL.Host}, &signature.VerifierOptions{Target: target, Observe: otelidverify.ObserveVerifier(), Logger: s.log})
-	s.checks, inboxErr = inbox.New(ctx, s.db, inbox.Postgres, &inbox.Options{OnResult: enqueue(inserter), Logger: s.log, Observe: otelidverify.ObserveInbox()})
+	s.checks, inboxErr = inbox.New(ctx, s.db, inbox.Postgres, &inbox.Options{OnResult: enqueue(inserter), Logger: s.log, Observe: otelidverify.ObserveInbox[inbox.Event]()})
 	if err := errors.Join(verifierErr, inboxErr); err != nil {
 		return err
 	}
@@ -47,7 +47,7 @@ func (s *shop) connect(ctx context.Context, c config, pool *pgxpool.Pool) error 
 		return err
 	}
 	_, keysErr := otelidverify.RegisterJWKS(s.keys)
-	_, checksErr := otelidverify.RegisterInbox(s.checks)
+	_, checksErr := otelidverify.RegisterInbox(s.checks.Stats)
 	if err := errors.Join(keysErr, checksErr); err != nil {
 		s.log.WarnContext(ctx, "started with a warning", "error", err)
 	}
