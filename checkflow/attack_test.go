@@ -382,7 +382,7 @@ func TestWeb_RejectsStarts(t *testing.T) {
 	if n := s.calls("phone_check.create"); n != 0 || b.cookie() != "" {
 		t.Errorf("%d checks and cookie %q, want none", n, b.cookie())
 	}
-	if log := s.log.String(); strings.Count(log, "not allowed: rejected by Config.Allow") != 1 || strings.Contains(log, "alice") || strings.Contains(log, "level=ERROR") || strings.Count(log, "level=WARN") != 6 {
+	if log := s.log.String(); strings.Count(log, "not allowed: rejected by Config.Allow") != 1 || strings.Contains(log, "alice") || strings.Contains(log, "level=ERROR") || strings.Count(log, "level=WARN ") != 6 {
 		t.Errorf("log = %q, want 6 records at level warn, one of them that Allow rejected the check, without the text of its error", log)
 	}
 }
@@ -408,7 +408,7 @@ func TestWeb_AllowFails(t *testing.T) {
 		if !errors.Is(err, row.err) || checkflow.StatusCode(err) != http.StatusServiceUnavailable || s.calls("phone_check.create") != 0 {
 			t.Errorf("error = %v, status %d, %d checks; want one that matches %v, 503 and 0", err, checkflow.StatusCode(err), s.calls("phone_check.create"), row.err)
 		}
-		if log := s.log.String(); strings.Contains(log+err.Error(), "alice") || !strings.Contains(log, "level="+row.level) {
+		if log := s.log.String(); strings.Contains(log+err.Error(), "alice") || !strings.Contains(log, "level="+row.level+" ") {
 			t.Errorf("error %q, log %q; want level %s without the text of the error of Allow", err, log, row.level)
 		}
 	}

@@ -52,7 +52,7 @@ func TestNewWeb_RejectsConfig(t *testing.T) {
 			toRedirectURL("https://" + host + "/return?authorization=1"), toRedirectURL("https://" + host + "/return?date=1"), toRedirectURL("https://" + host + "/%zz?secret"),
 		},
 		"StartPage": {
-			toStartPage(""), toStartPage("start"), toStartPage("//other.example.com/"), toStartPage("javascript:alert(1)"), toStartPage("%zz"),
+			toStartPage(""), toStartPage("start"), toStartPage("//other.example.com/"), toStartPage("javascript:alert(1)"), toStartPage("javascript:/x/;alert(1)"), toStartPage("javascript://x/%0aalert(1)"), toStartPage("%zz"),
 			toStartPage("///other.example.com/x"), toStartPage("/./return"), toStartPage("/x/../return"), toStartPage("https://" + host + ":443/return"),
 			func(c *checkflow.Config) { c.RedirectURL = "https://" + host },
 			func(c *checkflow.Config) {
@@ -299,7 +299,8 @@ func TestWeb_Log(t *testing.T) {
 	}
 
 	log := s.log.String()
-	for _, part := range []string{"reason=ErrMalformed", "reason=other_session", "reason=revoked", "reason=unavailable", "connection refused"} {
+	for _, part := range []string{"reason=ErrMalformed", "reason=other_session", "reason=revoked", "reason=unavailable", "connection refused",
+		`error="checkflow: start: `, "outcome of the exchange unknown\" check_id="} {
 		if !strings.Contains(log, part) {
 			t.Errorf("log = %q, want %s", log, part)
 		}
