@@ -116,8 +116,8 @@ func TestWeb_RedirectOpenedAfter(t *testing.T) {
 	if n := len(s.reported()); n != 1 {
 		t.Errorf("%d results, want 1", n)
 	}
-	if log := s.log.String(); strings.Count(log, "reason=repeated") != 3 {
-		t.Errorf("log = %q, want three records with reason=repeated", log)
+	if log := s.log.String(); strings.Count(log, "reason=repeated check_id=") != 3 {
+		t.Errorf("log = %q, want three records with reason=repeated and the check", log)
 	}
 }
 
@@ -379,8 +379,8 @@ func TestWeb_RejectsStarts(t *testing.T) {
 	if p := b.post("12", nil); p.status != http.StatusUnprocessableEntity {
 		t.Errorf("malformed number: status %d, want 422", p.status)
 	}
-	if n := s.calls("phone_check.create"); n != 0 || b.cookie() != "" {
-		t.Errorf("%d checks and cookie %q, want none", n, b.cookie())
+	if n, reached := s.calls("phone_check.create"), s.store.count("available"); n != 0 || reached != 0 || b.cookie() != "" {
+		t.Errorf("%d checks, %d calls of the store and cookie %q, want none", n, reached, b.cookie())
 	}
 	if log := s.log.String(); strings.Count(log, "not allowed: rejected by Config.Allow") != 1 || strings.Contains(log, "alice") || strings.Contains(log, "level=ERROR") || strings.Count(log, "level=WARN ") != 6 {
 		t.Errorf("log = %q, want 6 records at level warn, one of them that Allow rejected the check, without the text of its error", log)

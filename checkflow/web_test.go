@@ -299,7 +299,7 @@ func TestWeb_Log(t *testing.T) {
 	}
 
 	log := s.log.String()
-	for _, part := range []string{"reason=ErrMalformed", "reason=other_session", "reason=revoked", "reason=unavailable", "connection refused",
+	for _, part := range []string{"reason=ErrMalformed", "reason=other_session check_id=", "reason=revoked check_id=", "reason=unavailable", "connection refused",
 		`error="checkflow: start: `, "outcome of the exchange unknown\" check_id="} {
 		if !strings.Contains(log, part) {
 			t.Errorf("log = %q, want %s", log, part)
