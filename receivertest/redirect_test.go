@@ -31,6 +31,7 @@ const (
 	signsInAgain   = "signs in again"
 	sessionFirst   = "checks the session first"
 	sendsToError   = "sends the browser to a page for errors"
+	unavailable    = "responds to invalid redirects with 503"
 	locationWithID = "sends the browser to a page with the check" // not a mistake
 )
 
@@ -88,6 +89,11 @@ func (s *signIn) handler(v *signature.Verifier) http.Handler {
 				http.Redirect(w, r, "/login?return="+url.QueryEscape(r.RequestURI), http.StatusFound)
 				return
 			}
+		case unavailable:
+			if _, err := v.VerifyRedirect(r); err != nil {
+				w.WriteHeader(http.StatusServiceUnavailable)
+				return
+			}
 		case sendsToError:
 			if _, err := v.VerifyRedirect(r); err != nil && !strings.Contains(err.Error(), "unavailable") {
 				http.Redirect(w, r, "/welcome?error=invalid", http.StatusFound)
@@ -129,9 +135,14 @@ func TestExamine_RedirectHandler(t *testing.T) {
 
 func TestExamine_RedirectMistakes(t *testing.T) {
 	t.Parallel()
-	for fault, want := range map[string]string{anySession: "other-session", signsInAgain: "replay"} {
+	for fault, want := range map[string]string{anySession: "other-session", signsInAgain: "replay", unavailable: "zero-signature"} {
 		bubble(t, fault, func(t *testing.T) {
-			report := examine(t, redirectReceiver(t, newSignIn(fault), nil))
+			r := redirectReceiver(t, newSignIn(fault), nil)
+			if fault == unavailable { // 503 is right only for a key that the receiver does not know
+				r.Only = []string{"redirect/zero-signature", "redirect/unpublished-key"}
+			}
+
+			report := examine(t, r)
 
 			if got := failures(report); got != want {
 				t.Errorf("failed rules = %q, want %s", got, want)
