@@ -3,6 +3,7 @@ package checkflow_test
 import (
 	"context"
 	"errors"
+	"io"
 	"net/http"
 	"strings"
 	"sync/atomic"
@@ -170,8 +171,20 @@ func TestWeb_EndsWithoutResult(t *testing.T) {
 	for number, want := range map[string]checkflow.Result{
 		"447700900011": {Verdict: idverify.VerdictNo},
 		"447700900000": {Reason: checkflow.ReasonEnded, ErrorCode: "mno_server_error"},
+		victims:        {Reason: checkflow.ReasonEnded, ErrorCode: "mno_timeout"}, // after the redirect
 	} {
 		s := newSite(t)
+		if number == victims {
+			s.config.Client = s.service.Client(idverify.WithHTTPClient(&http.Client{Transport: roundTripper(func(r *http.Request) (*http.Response, error) {
+				response, err := s.service.HTTPClient().Transport.RoundTrip(r)
+				if err == nil && r.Method == http.MethodPatch {
+					body, _ := io.ReadAll(response.Body)
+					response.Body = io.NopCloser(strings.NewReader(strings.Replace(string(body), `"COMPLETED"`, `"ERROR","error_code":"mno_timeout"`, 1)))
+				}
+				return response, err
+			})}))
+			s.restart()
+		}
 		b := s.browser()
 
 		b.open(b.start(number))
