@@ -433,6 +433,7 @@ func TestJWKS_OlderCopyKeepsSet(t *testing.T) {
 	for range 60 {
 		s.advance(time.Minute)
 		s.want(t, j, "b", "service-2")
+		s.want(t, j, "b", "service-2") // without a fetch
 	}
 	if n := s.fetches() - before; n != 60 {
 		t.Errorf("%d fetches in an hour after the max-age, want one each minute", n)
