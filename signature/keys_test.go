@@ -102,7 +102,7 @@ func TestStaticKeys_PublicKey(t *testing.T) {
 	if err != nil || key != &keys()["service-1"].PublicKey {
 		t.Errorf("key = %v, error = %v; want the key", key, err)
 	}
-	if !errors.Is(unknown, signature.ErrUnknownKey) {
-		t.Errorf("error = %v, want ErrUnknownKey", unknown)
+	if want := "signature: key lookup: no key with this ID"; !errors.Is(unknown, signature.ErrUnknownKey) || unknown.Error() != want {
+		t.Errorf("error = %v, want ErrUnknownKey with %q", unknown, want)
 	}
 }
