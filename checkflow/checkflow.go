@@ -41,7 +41,8 @@ type Config struct {
 	// version is. With idverify.WithLiveOnly, Start returns idverify.ErrSandbox for a sandbox project.
 	Client *idverify.Client
 
-	// Store contains the flows. Processes that serve the same pages or the same app must share it.
+	// Store contains the flows. Processes that serve the same pages or the same app must share it:
+	// otherwise a return of another browser, at another process, revokes nothing.
 	Store Store
 
 	// Purpose names what a verdict permits, for example "sign-in". A check can be completed only for
@@ -89,7 +90,7 @@ type Config struct {
 // Result is the result of a check that the owner of its flow has completed.
 type Result struct {
 	Verdict   idverify.Verdict // of the service, for the only exchange, by the session that started the check
-	Reason    Reason           // why Verdict is unknown, otherwise empty
+	Reason    Reason           // why Verdict is not yes: empty only if it is yes
 	ErrorCode string           // of the service if Reason is ReasonEnded, for example idverify.ErrorCodeNotMobileIP; may be empty
 
 	CheckID     string
@@ -108,13 +109,14 @@ type StartParams struct {
 	Data string
 }
 
-// Reason is why there is no verdict. A person can start again after any of them.
+// Reason is why the verdict is not yes. A person can start again after any of them.
 type Reason string
 
-// The reasons. [Web.Return] passes ReasonEnded, ReasonCodeRejected, ReasonAccountChanged and
-// ReasonUnavailable to your function, and redirects for the others. [App.Exchange] can return any
-// of them.
+// The reasons. [Web.Return] passes ReasonNoMatch, ReasonEnded, ReasonCodeRejected,
+// ReasonAccountChanged and ReasonUnavailable to your function, and redirects for the others.
+// [App.Exchange] can return any of them.
 const (
+	ReasonNoMatch        Reason = "no_match"        // the verdict is no: another device has the number
 	ReasonEnded          Reason = "ended"           // the check ended without a result: see Result.ErrorCode
 	ReasonCodeRejected   Reason = "code_rejected"   // the code is wrong or was used, or the check has expired
 	ReasonAccountChanged Reason = "account_changed" // another account is signed in than at Start
@@ -346,7 +348,7 @@ func (b *binder) complete(r *http.Request, f Flow, code, errorCode string) (Resu
 	default:
 		err = b.exchange(ctx, &result, code)
 	}
-	if result.Reason != "" {
+	if result.Verdict == idverify.VerdictUnknown {
 		b.log(ctx, "checkflow: no verdict", f.CheckID, result.Reason, err)
 	}
 
@@ -396,6 +398,8 @@ func (b *binder) exchange(ctx context.Context, result *Result, code string) erro
 		result.Reason = ReasonUnavailable
 	case check.Match == idverify.VerdictUnknown:
 		result.Reason, result.ErrorCode = ReasonEnded, check.ErrorCode
+	case check.Match == idverify.VerdictNo:
+		result.Verdict, result.Reason = check.Match, ReasonNoMatch
 	default:
 		result.Verdict = check.Match
 	}

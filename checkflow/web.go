@@ -131,7 +131,9 @@ func (web *Web) Start(w http.ResponseWriter, r *http.Request, p StartParams) (ch
 // leads to Config.StartPage, too.
 //
 // If another browser returns before the owner has finished, the flow is revoked, and report is not
-// called: someone may have sent the Check URL to the person who opened it.
+// called: someone may have sent the Check URL to the person who opened it. This includes a browser
+// that only loads a page in advance (Sec-Purpose: prefetch). Put no handler before Return that can
+// respond in its place, such as a login or a rate limit: then nothing is revoked.
 func (web *Web) Return(report func(w http.ResponseWriter, r *http.Request, result Result) (location string)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		setPrivate(w)
@@ -167,10 +169,6 @@ func (web *Web) verify(w http.ResponseWriter, r *http.Request) (*idverify.Redire
 	if r.Method != http.MethodGet {
 		w.Header().Set("Allow", http.MethodGet)
 		http.Error(w, http.StatusText(http.StatusMethodNotAllowed), http.StatusMethodNotAllowed)
-		return nil, false
-	}
-	if strings.Contains(r.Header.Get("Sec-Purpose"), "prefetch") { // the browser discards a 503 and sends the request again
-		http.Error(w, http.StatusText(http.StatusServiceUnavailable), http.StatusServiceUnavailable)
 		return nil, false
 	}
 	m, err := web.verifier.VerifyRedirect(r)

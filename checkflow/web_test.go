@@ -152,7 +152,6 @@ func TestWeb_Responses(t *testing.T) {
 			"start":           started,
 			"failed start":    b.post("1", nil),
 			"invalid return":  b.send(t.Context(), false, http.MethodGet, s.url+"/return", "", nil),
-			"prefetch":        b.send(t.Context(), false, http.MethodGet, s.url+"/return", "", http.Header{"Sec-Purpose": {"prefetch"}}),
 			"other method":    b.send(t.Context(), false, http.MethodPost, s.url+"/return", "", nil),
 			"rejected return": b.send(t.Context(), false, http.MethodGet, s.redirectWithoutSession(), "", nil),
 		} {
@@ -209,6 +208,7 @@ func TestWeb_NextPage(t *testing.T) {
 		{"/", "/home", victims, "/home"},
 		{"/", "", victims, "/"},
 		{"/start?lang=en", "", "447700900000", "/start?lang=en&reason=ended"},
+		{"/start", "", "447700900011", "/start?reason=no_match"},
 		{"https://other.example.com/a#top", "", "447700900000", "https://other.example.com/a?reason=ended#top"},
 	} {
 		s := newSite(t)

@@ -39,11 +39,11 @@
 // continue.
 //
 // To keep claims and flows across a restart, set appendonly yes and appendfsync always. A failover
-// loses what the new master had not yet received. A lost flow or claim is never a second sign-in,
-// because the service accepts each code once. But if the revocation of a flow is lost, the person
-// who started the check can sign in although another browser opened its link. Flows does not send
-// WAIT: to exclude this, do not fail over automatically, or use a database with synchronous
-// replicas.
+// loses what the new master had not yet received. After a lost claim, the same person can be signed
+// in twice, but only if the response to the second exchange is lost, too: the service accepts each
+// code once. After a lost revocation, the person who started the check can sign in although another
+// browser opened its link. Flows does not send WAIT: to exclude this, do not fail over
+// automatically, or use a database with synchronous replicas.
 //
 // # When Redis is unavailable
 //

@@ -29,17 +29,14 @@ func (s *shop) appSession(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	result := s.app.Exchange(r, params)
-	switch result.Verdict {
-	case idverify.VerdictYes:
-		token, err := s.newSession(r, result.PhoneNumber)
-		if err != nil {
-			respond(w, http.StatusServiceUnavailable, map[string]string{"error": "unavailable"})
-			return
-		}
-		respond(w, http.StatusCreated, map[string]string{"session": token})
-	case idverify.VerdictNo:
-		respond(w, http.StatusForbidden, map[string]string{"error": "no_match"})
-	default:
+	if result.Verdict != idverify.VerdictYes {
 		respond(w, http.StatusForbidden, map[string]string{"error": string(result.Reason)})
+		return
 	}
+	token, err := s.newSession(r, result.PhoneNumber)
+	if err != nil {
+		respond(w, http.StatusServiceUnavailable, map[string]string{"error": "unavailable"})
+		return
+	}
+	respond(w, http.StatusCreated, map[string]string{"session": token})
 }

@@ -100,18 +100,15 @@ func (s *shop) signIn(w http.ResponseWriter, r *http.Request) {
 
 // returned signs in a browser, and returns the URL of the next page.
 func (s *shop) returned(w http.ResponseWriter, r *http.Request, result checkflow.Result) string {
-	switch result.Verdict {
-	case idverify.VerdictYes:
-		token, err := s.newSession(r, result.PhoneNumber)
-		if err != nil {
-			return s.url("/session?reason=unavailable")
-		}
-		http.SetCookie(w, cookie(token))
-		return s.url("/session")
-	case idverify.VerdictNo:
-		return s.url("/session?reason=no_match")
+	if result.Verdict != idverify.VerdictYes {
+		return "" // the session, with the reason
 	}
-	return "" // the session, with the reason
+	token, err := s.newSession(r, result.PhoneNumber)
+	if err != nil {
+		return s.url("/session?reason=unavailable")
+	}
+	http.SetCookie(w, cookie(token))
+	return s.url("/session")
 }
 
 // newSession stores a session of number and returns its token. It logs its errors.

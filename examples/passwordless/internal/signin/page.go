@@ -47,12 +47,9 @@ func verifiedPage(number string) page {
 // lastDigits returns the end of a number, which suffices for its owner.
 func lastDigits(number string) string { return number[max(0, len(number)-2):] }
 
-// noMatch is the reason for the page after the verdict "no".
-const noMatch checkflow.Reason = "no_match"
-
 // endPages contains the pages after a sign-in that has ended, by reason.
 var endPages = map[checkflow.Reason]page{
-	noMatch: {
+	checkflow.ReasonNoMatch: {
 		Title: "Not verified",
 		Text:  []string{"This phone does not have the number that you entered.", "Check the number, or open this page on the phone that has it."},
 		Again: true,

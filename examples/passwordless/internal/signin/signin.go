@@ -11,7 +11,6 @@ import (
 	"errors"
 	"maps"
 	"net/http"
-	"net/url"
 	"strings"
 	"sync"
 	"time"
@@ -92,14 +91,11 @@ func (a *app) start(w http.ResponseWriter, r *http.Request) {
 
 // returned signs in the person whose check matches, and returns the next page.
 func (a *app) returned(w http.ResponseWriter, _ *http.Request, result checkflow.Result) string {
-	switch result.Verdict {
-	case idverify.VerdictYes:
-		a.signIn(w, result.PhoneNumber)
-		return "/"
-	case idverify.VerdictNo:
-		return "/?reason=" + url.QueryEscape(string(noMatch))
+	if result.Verdict != idverify.VerdictYes {
+		return "" // the start page, with the reason
 	}
-	return "" // the start page, with the reason
+	a.signIn(w, result.PhoneNumber)
+	return "/"
 }
 
 // session is the session of somebody who is signed in.
