@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -96,39 +95,27 @@ func sqliteSource(t testing.TB) string {
 	return "file:" + filepath.Join(t.TempDir(), "checks.db") + "?_txlock=immediate&_pragma=busy_timeout(60000)&_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)"
 }
 
-// cluster is the PostgreSQL server of the tests. It starts with the first test that needs it and
-// ends with the process. Each test has its own database in it.
-var cluster struct {
-	once   sync.Once
-	server *pgtest.Server
-	err    error
-	next   atomic.Int64
-}
+// postgres is the PostgreSQL server of the tests. Each test has its own database in it.
+var (
+	postgres      pgtest.Shared
+	databaseCount atomic.Int64
+)
 
 func TestMain(m *testing.M) {
+	defer postgres.Close()
 	registerCancel()
-	code := m.Run()
-	if cluster.server != nil {
-		cluster.server.Close()
-	}
-	os.Exit(code)
+	m.Run()
 }
 
 func postgresSource(t testing.TB) string {
 	t.Helper()
-	cluster.once.Do(func() { cluster.server, cluster.err = pgtest.Start() })
-	if errors.Is(cluster.err, pgtest.ErrNotInstalled) {
-		t.Skip(cluster.err)
-	}
-	if cluster.err != nil {
-		t.Fatal(cluster.err)
-	}
-	name := fmt.Sprintf("test%d", cluster.next.Add(1))
-	admin := openDB(t, "pgx", cluster.server.Source("postgres"))
+	server := postgres.Start(t)
+	name := fmt.Sprintf("test%d", databaseCount.Add(1))
+	admin := openDB(t, "pgx", server.Source("postgres"))
 	if _, err := admin.ExecContext(t.Context(), "CREATE DATABASE "+name); err != nil {
 		t.Fatal(err)
 	}
-	return cluster.server.Source(name)
+	return server.Source(name)
 }
 
 // texts returns the rows of a query with one column.

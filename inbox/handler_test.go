@@ -400,14 +400,7 @@ func (k slowKeys) PublicKey(ctx context.Context, keyID string) (*rsa.PublicKey, 
 
 func TestHandler_DatabaseDown(t *testing.T) {
 	t.Parallel()
-	server, err := pgtest.Start()
-	if errors.Is(err, pgtest.ErrNotInstalled) {
-		t.Skip(err)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(server.Close)
+	server := pgtest.Start(t)
 	d := database{"PostgreSQL", inbox.Postgres, "pgx", func(testing.TB) string { return server.Source("postgres") }}
 	b := newBackend(t, d, &inbox.Options{OnResult: insertEffect})
 	check := b.start(t, matching, "r")

@@ -15,16 +15,29 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/idverify/idverify-go/internal/pgtest"
 	"github.com/idverify/idverify-go/internal/tooltest"
 	"github.com/idverify/idverify-go/sandboxfake"
 )
 
 // host is the public host of the shop. Its proxy adds the path prefix /api.
 const host = "shop.sandbox.test"
+
+// postgres is the database server of the tests. Each test has its own database in it.
+var (
+	postgres      pgtest.Shared
+	databaseCount atomic.Int64
+)
+
+func TestMain(m *testing.M) {
+	defer postgres.Close()
+	m.Run()
+}
 
 // site is a running shop behind a proxy, with a fake of the service.
 type site struct {
@@ -56,7 +69,7 @@ func prepareSite(t *testing.T) *site {
 	s.env = map[string]string{
 		"LISTEN":                    "127.0.0.1:0",
 		"PUBLIC_URL":                "https://" + host + "/api",
-		"DATABASE_URL":              postgres.newDatabase(t),
+		"DATABASE_URL":              newDatabase(t),
 		"IDVERIFY_BASE_URL":         s.service.URL(),
 		"IDVERIFY_CREDENTIALS_FILE": filepath.Join(dir, "credentials.json"),
 		"IDVERIFY_CA_FILE":          filepath.Join(dir, "ca.pem"),
@@ -66,6 +79,22 @@ func prepareSite(t *testing.T) *site {
 	writeFile(t, s.env["IDVERIFY_CA_FILE"], string(s.service.CACertPEM()))
 	writeFile(t, s.env["IDVERIFY_CREDENTIALS_FILE"], fmt.Sprintf(`{"client_id": %q, "client_secret": %q}`, credentials.ClientID, credentials.ClientSecret.Reveal()))
 	return s
+}
+
+// newDatabase returns the URL of an empty database.
+func newDatabase(t *testing.T) string {
+	t.Helper()
+	server := postgres.Start(t)
+	admin, err := pgx.Connect(t.Context(), server.Source("postgres"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer admin.Close(t.Context())
+	name := fmt.Sprintf("test%d", databaseCount.Add(1))
+	if _, err := admin.Exec(t.Context(), "CREATE DATABASE "+name); err != nil {
+		t.Fatal(err)
+	}
+	return server.Source(name)
 }
 
 func writeFile(t *testing.T, name, text string) {

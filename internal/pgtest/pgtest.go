@@ -4,7 +4,7 @@
 package pgtest
 
 import (
-	"bytes"
+	"bufio"
 	"errors"
 	"fmt"
 	"io"
@@ -14,24 +14,67 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"sync"
 	"syscall"
+	"testing"
 )
+
+// Shared is a server for all tests of a package. TestMain must close it.
+type Shared struct {
+	once   sync.Once // guards the fields below
+	server *Server
+	err    error
+}
+
+var errNotInstalled = errors.New("PostgreSQL is not installed (run script/setup postgres)")
+
+// Start returns the server. The first test starts it, with an empty data directory. Start skips the
+// test if the machine has no PostgreSQL.
+func (s *Shared) Start(t testing.TB) *Server {
+	t.Helper()
+	s.once.Do(func() { s.server, s.err = start() })
+	if errors.Is(s.err, errNotInstalled) {
+		t.Skip(s.err)
+	}
+	if s.err != nil {
+		t.Fatal(s.err)
+	}
+	return s.server
+}
+
+// Close stops the server, if a test has started it, and removes its data.
+func (s *Shared) Close() {
+	if s.server != nil {
+		s.server.close()
+	}
+}
+
+// Start is Shared.Start of a server for one test.
+func Start(t testing.TB) *Server {
+	t.Helper()
+	s := new(Shared)
+	t.Cleanup(s.Close)
+	return s.Start(t)
+}
 
 // Server is a PostgreSQL server that listens on a Unix socket in its own temporary directory.
 type Server struct {
-	dir   string
-	alive io.Closer // input of watcher, which stops the server when it is closed
-	watch *exec.Cmd
+	dir     string
+	input   io.Closer // of script
+	command *exec.Cmd
 }
 
-// ErrNotInstalled means that the machine has no PostgreSQL server. A test then skips.
-var ErrNotInstalled = errors.New("PostgreSQL is not installed (run script/setup postgres)")
+// script starts the server, and stops it when its input is closed: at the latest when the process
+// of the tests has ended. Without the trap, the server would continue if that happened during its
+// start.
+const script = `trap "" PIPE; initdb -D data -U test --auth=trust --encoding=UTF8 --no-locale --no-sync >log 2>&1 &&
+	pg_ctl start -D data -w -l log -o "-c listen_addresses='' -c unix_socket_directories=$PWD -c max_connections=900" >/dev/null ||
+	exit 1
+	echo ready; read -r _; pg_ctl stop -D data -m immediate >/dev/null 2>&1; rm -rf "$PWD"`
 
-// Start starts a server with an empty data directory. The caller must close it. If the process
-// ends without Close, for example because a test panics, the server ends too.
-func Start() (*Server, error) {
+func start() (*Server, error) {
 	if bin() == "" {
-		return nil, ErrNotInstalled
+		return nil, errNotInstalled
 	}
 	dir, err := os.MkdirTemp("", "postgres") // the path of testing.T.TempDir is too long for a socket
 	if err != nil {
@@ -39,7 +82,7 @@ func Start() (*Server, error) {
 	}
 	s := &Server{dir: dir}
 	if err := s.start(); err != nil {
-		s.Close()
+		s.close()
 		return nil, err
 	}
 	return s, nil
@@ -51,23 +94,24 @@ func (s *Server) start() error {
 			return err
 		}
 	}
-	if err := s.run("initdb", "-D", s.data(), "-U", "test", "--auth=trust", "--encoding=UTF8", "--no-locale", "--no-sync"); err != nil {
-		return err
-	}
-	// The watcher stops the server when this process has ended and its end of the pipe is closed.
-	s.watch = exec.Command("/bin/sh", "-c", `read -r _; "$0" stop -D "$1/data" -m immediate; rm -rf "$1"`, filepath.Join(bin(), "pg_ctl"), s.dir)
-	s.watch.Dir = "/"
-	s.watch.SysProcAttr = &syscall.SysProcAttr{Credential: serverUser(), Setpgid: true}
-	alive, err := s.watch.StdinPipe()
+	command := s.shell(script)
+	input, err := command.StdinPipe()
 	if err != nil {
 		return err
 	}
-	if err := s.watch.Start(); err != nil {
+	output, err := command.StdoutPipe()
+	if err != nil {
 		return err
 	}
-	s.alive = alive
-	options := "-c listen_addresses='' -c unix_socket_directories=" + s.dir + " -c max_connections=300"
-	return s.run("pg_ctl", "start", "-D", s.data(), "-w", "-l", filepath.Join(s.dir, "log"), "-o", options)
+	if err := command.Start(); err != nil {
+		return err
+	}
+	s.command, s.input = command, input
+	if line, _ := bufio.NewReader(output).ReadString('\n'); line != "ready\n" {
+		log, _ := os.ReadFile(filepath.Join(s.dir, "log"))
+		return fmt.Errorf("PostgreSQL does not start:\n%s", log)
+	}
+	return nil
 }
 
 // Source returns the data source name of a database. The server has the database "postgres".
@@ -78,31 +122,27 @@ func (s *Server) Source(database string) string {
 // Crash restarts the server without a shutdown of its connections and without a checkpoint, so that
 // it recovers from its log.
 func (s *Server) Crash() error {
-	return s.run("pg_ctl", "restart", "-D", s.data(), "-w", "-l", filepath.Join(s.dir, "log"), "-m", "immediate")
+	if output, err := s.shell("pg_ctl restart -D data -w -l log -m immediate").CombinedOutput(); err != nil {
+		return fmt.Errorf("restart PostgreSQL: %w\n%s", err, output)
+	}
+	return nil
 }
 
-// Close stops the server and removes its data.
-func (s *Server) Close() {
-	if s.alive != nil {
-		s.alive.Close()
-		_ = s.watch.Wait()
+func (s *Server) close() {
+	if s.input != nil {
+		s.input.Close()
+		_ = s.command.Wait()
 	}
 	os.RemoveAll(s.dir)
 }
 
-func (s *Server) data() string { return filepath.Join(s.dir, "data") }
-
-// run runs a command of PostgreSQL.
-func (s *Server) run(name string, args ...string) error {
-	command := exec.Command(filepath.Join(bin(), name), args...)
+// shell returns a command with the programs of the server in its PATH.
+func (s *Server) shell(script string) *exec.Cmd {
+	command := exec.Command("/bin/sh", "-c", script)
 	command.Dir = s.dir
-	command.SysProcAttr = &syscall.SysProcAttr{Credential: serverUser()}
-	var output bytes.Buffer
-	command.Stdout, command.Stderr = &output, &output
-	if err := command.Run(); err != nil {
-		return fmt.Errorf("%s: %w\n%s", name, err, output.Bytes())
-	}
-	return nil
+	command.Env = append(os.Environ(), "PATH="+bin()+":"+os.Getenv("PATH"), "PWD="+s.dir)
+	command.SysProcAttr = &syscall.SysProcAttr{Credential: serverUser(), Setpgid: true}
+	return command
 }
 
 // bin returns the directory of the server's commands, which Debian does not add to the PATH, or

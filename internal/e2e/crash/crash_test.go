@@ -3,7 +3,6 @@ package crash
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net/http"
@@ -25,14 +24,7 @@ import (
 // TestInbox_CrashesOnPostgres kills four processes with River workers, and crashes PostgreSQL once.
 func TestInbox_CrashesOnPostgres(t *testing.T) {
 	t.Parallel()
-	server, err := pgtest.Start()
-	if errors.Is(err, pgtest.ErrNotInstalled) {
-		t.Skip(err)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(server.Close)
+	server := pgtest.Start(t)
 	source := server.Source("postgres")
 	db := openDatabase(t, "pgx", source, inbox.Postgres)
 	migrateRiver(t, source)

@@ -3,7 +3,6 @@ package crash
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -18,14 +17,7 @@ import (
 // once.
 func TestInbox_FlowsCrashOnPostgres(t *testing.T) {
 	t.Parallel()
-	server, err := pgtest.Start()
-	if errors.Is(err, pgtest.ErrNotInstalled) {
-		t.Skip(err)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(server.Close)
+	server := pgtest.Start(t)
 
 	runFlows(t, server.Source("postgres"), server.Crash)
 }
