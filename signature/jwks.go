@@ -1,6 +1,7 @@
 package signature
 
 import (
+	"cmp"
 	"context"
 	"crypto/rsa"
 	"errors"
@@ -129,7 +130,14 @@ func NewJWKS(keySetURL string, opts *JWKSOptions) (*JWKS, error) {
 	if opts == nil {
 		opts = &JWKSOptions{}
 	}
-	j := &JWKS{url: u.String(), maxAge: opts.MaxAge, minRefetch: opts.MinRefetch, maxStale: opts.MaxStale, now: opts.Now, logger: opts.Logger}
+	j := &JWKS{
+		url:        u.String(),
+		maxAge:     cmp.Or(opts.MaxAge, defaultMaxAge),
+		minRefetch: cmp.Or(opts.MinRefetch, defaultMinRefetch),
+		maxStale:   cmp.Or(opts.MaxStale, defaultMaxStale),
+		now:        opts.Now,
+		logger:     cmp.Or(opts.Logger, slog.New(slog.DiscardHandler)),
+	}
 	if opts.HTTPClient != nil {
 		j.client = *opts.HTTPClient
 	}
@@ -137,20 +145,8 @@ func NewJWKS(keySetURL string, opts *JWKSOptions) (*JWKS, error) {
 		j.client.Transport = defaultTransport()
 	}
 	j.client.CheckRedirect = sameHostOnly(j.client.CheckRedirect)
-	if j.maxAge == 0 {
-		j.maxAge = defaultMaxAge
-	}
-	if j.minRefetch == 0 {
-		j.minRefetch = defaultMinRefetch
-	}
-	if j.maxStale == 0 {
-		j.maxStale = defaultMaxStale
-	}
 	if j.now == nil {
 		j.now = time.Now
-	}
-	if j.logger == nil {
-		j.logger = slog.New(slog.DiscardHandler)
 	}
 	if min(j.maxAge, j.minRefetch, j.maxStale) < 0 {
 		return nil, errors.New("signature: new JWKS: MaxAge, MinRefetch and MaxStale must not be negative")

@@ -109,26 +109,17 @@ func NewVerifier(keys KeySource, hosts []string, opts *VerifierOptions) (*Verifi
 	v := &Verifier{
 		keys:    keys,
 		hosts:   set,
-		skew:    opts.ClockSkew,
-		maxBody: min(opts.MaxBody, math.MaxInt64-1), // readBody reads one byte more to detect a larger body
+		skew:    cmp.Or(opts.ClockSkew, defaultClockSkew),
+		maxBody: cmp.Or(min(opts.MaxBody, math.MaxInt64-1), defaultMaxBody), // readBody reads one byte more to detect a larger body
 		replay:  opts.Replay,
 		header:  newCallbackHeader(opts.CallbackHeader),
 		target:  opts.Target,
 		now:     opts.Now,
-		logger:  opts.Logger,
+		logger:  cmp.Or(opts.Logger, slog.New(slog.DiscardHandler)),
 		observe: opts.Observe,
-	}
-	if v.skew == 0 {
-		v.skew = defaultClockSkew
-	}
-	if v.maxBody == 0 {
-		v.maxBody = defaultMaxBody
 	}
 	if v.now == nil {
 		v.now = time.Now
-	}
-	if v.logger == nil {
-		v.logger = slog.New(slog.DiscardHandler)
 	}
 	switch {
 	case v.skew < 0 || v.skew > maxClockSkew:
