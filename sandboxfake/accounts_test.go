@@ -82,7 +82,7 @@ func TestServer_ExactAmounts(t *testing.T) {
 }
 
 // The redirect URL is written as browsers do (WHATWG URL), so that its signature covers what they
-// send. internal/e2e/inspector compares the same with Chromium.
+// send. internal/e2e/browser compares the same with Chromium.
 func TestServer_RedirectURLOfBrowsers(t *testing.T) {
 	t.Parallel()
 	srv := sandboxfake.New(t, sandboxfake.WithInMemory())

@@ -1,4 +1,4 @@
-// Package inspector tests the inspector page of cmd/sandboxfake in a real browser.
+// Package browser tests the inspector page of cmd/sandboxfake in a real browser.
 //
 //	go test -count=1 -artifacts .
 //
@@ -9,4 +9,4 @@
 //	IDVERIFY_BROWSER_LOAD=10m go test -run TestPage_Load -timeout 20m -v .
 //
 // runs the load test for ten minutes instead of some seconds and logs its measurements.
-package inspector
+package browser
