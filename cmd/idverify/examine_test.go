@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -589,15 +588,7 @@ func startProbe(t *testing.T, interpreter, file string) string {
 	t.Helper()
 	command := exec.CommandContext(t.Context(), interpreter, "testdata/probe/"+file)
 	command.Stderr = os.Stderr
-	stdout, err := command.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := command.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { command.Wait() }) // the context is canceled before
-	line, err := bufio.NewReader(stdout).ReadString('\n')
+	line, err := tooltest.Start(t, command).ReadString('\n')
 	if err != nil {
 		t.Fatalf("%s does not print its URL: %v", file, err)
 	}

@@ -531,15 +531,7 @@ func startSandbox(t *testing.T, binary string, args ...string) *bufio.Reader {
 	server := exec.CommandContext(t.Context(), binary, append(args, "-quiet")...)
 	server.Dir = t.TempDir()
 	server.Cancel = func() error { return server.Process.Signal(os.Interrupt) } // lets it remove its CA file
-	stdout, err := server.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := server.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { server.Wait() })
-	return bufio.NewReader(stdout)
+	return tooltest.Start(t, server)
 }
 
 // runPrintedCommand runs the commands that the program sandboxfake prints.

@@ -1,11 +1,15 @@
-// Package tooltest contains helpers of several packages' tests. It finds the programs that some of
-// them run, and the race detector.
+// Package tooltest contains helpers of several packages' tests. It finds, builds and runs the
+// programs that some of them need, and finds the race detector.
 package tooltest
 
 import (
+	"bufio"
 	"bytes"
+	"fmt"
 	"os"
 	"os/exec"
+	"path"
+	"path/filepath"
 	"runtime/debug"
 	"slices"
 	"strings"
@@ -47,6 +51,54 @@ func Python(t testing.TB, modules string) string {
 		}
 	}
 	return ""
+}
+
+// Program is a program of this repository that the tests of a package run. TestMain must call
+// Remove.
+type Program struct {
+	Root    string   // of the repository, such as "../.."
+	Package string   // relative to Root, such as "./cmd/sandboxfake"
+	Flags   []string // of go build
+
+	once sync.Once // guards the fields below
+	dir  string    // of the executable
+	err  error
+}
+
+// Build builds the program once for all tests, and returns its path.
+func (p *Program) Build(t testing.TB) string {
+	t.Helper()
+	p.once.Do(func() {
+		if p.dir, p.err = os.MkdirTemp("", "program-"); p.err != nil {
+			return
+		}
+		build := exec.Command("go", append(append([]string{"build", "-o", p.dir + "/"}, p.Flags...), p.Package)...)
+		build.Dir = p.Root
+		if output, err := build.CombinedOutput(); err != nil {
+			p.err = fmt.Errorf("build %s: %w\n%s", p.Package, err, output)
+		}
+	})
+	if p.err != nil {
+		t.Fatal(p.err)
+	}
+	return filepath.Join(p.dir, path.Base(p.Package))
+}
+
+// Remove removes the executable.
+func (p *Program) Remove() { os.RemoveAll(p.dir) }
+
+// Start starts a command that t.Context ends, and returns its standard output.
+func Start(t testing.TB, command *exec.Cmd) *bufio.Reader {
+	t.Helper()
+	stdout, err := command.StdoutPipe()
+	if err == nil {
+		err = command.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = command.Wait() }) // the context is canceled before
+	return bufio.NewReader(stdout)
 }
 
 // RaceDetector reports whether the race detector is enabled, which allocates memory.

@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -34,7 +33,7 @@ func sharedBrowser(t *testing.T, p *program) context.Context {
 	shared.mu.Lock()
 	defer shared.mu.Unlock()
 	if shared.ctx == nil {
-		shared.ctx, shared.stop = launch(t, context.Background(), filepath.Join(scratch, "profile"), p)
+		shared.ctx, shared.stop = launch(t, context.Background(), p.trust())
 	}
 	return shared.ctx
 }
@@ -47,10 +46,10 @@ func stopBrowser() {
 	}
 }
 
-// ownBrowser starts a browser that trusts the keys of p, until the test ends.
-func ownBrowser(t *testing.T, p *program) context.Context {
+// newBrowser starts a browser that runs until the test ends.
+func newBrowser(t *testing.T, options ...chromedp.ExecAllocatorOption) context.Context {
 	t.Helper()
-	ctx, stop := launch(t, t.Context(), t.TempDir(), p)
+	ctx, stop := launch(t, t.Context(), options...)
 	t.Cleanup(stop)
 	return ctx
 }
@@ -63,9 +62,8 @@ func skipSlow(t *testing.T) {
 	}
 }
 
-// launch starts a headless browser that trusts the certificate of p, and no other of its CA. It
-// has the certificate errors of any other browser, unless options change that.
-func launch(t *testing.T, parent context.Context, profile string, p *program, options ...chromedp.ExecAllocatorOption) (ctx context.Context, stop func()) {
+// launch starts a headless browser. It reports certificate errors, unless options change that.
+func launch(t *testing.T, parent context.Context, options ...chromedp.ExecAllocatorOption) (ctx context.Context, stop func()) {
 	t.Helper()
 	path := findBrowser()
 	if path == "" {
@@ -73,12 +71,10 @@ func launch(t *testing.T, parent context.Context, profile string, p *program, op
 	}
 	allocator, stopAllocator := chromedp.NewExecAllocator(parent, append([]chromedp.ExecAllocatorOption{
 		chromedp.ExecPath(path),
-		chromedp.UserDataDir(profile),
 		chromedp.Headless,
 		chromedp.NoSandbox, // not available in containers
 		chromedp.DisableGPU,
 		chromedp.NoFirstRun,
-		chromedp.Flag("ignore-certificate-errors-spki-list", p.publicKeyHash()),
 		chromedp.Flag("disable-quic", true),
 		chromedp.Flag("disable-background-networking", true),
 		chromedp.Flag("disable-component-update", true),
@@ -105,9 +101,8 @@ func findBrowser() string {
 	return ""
 }
 
-// publicKeyHash returns the hash of the key of the server's certificate, as the browser's list of
-// trusted keys contains it.
-func (p *program) publicKeyHash() string {
+// trust lets a browser accept the key of the program's certificate, and no other.
+func (p *program) trust() chromedp.ExecAllocatorOption {
 	p.t.Helper()
 	transport := p.http.Transport.(*http.Transport)
 	conn, err := tls.Dial("tcp", strings.TrimPrefix(p.URL, "https://"), transport.TLSClientConfig)
@@ -116,5 +111,5 @@ func (p *program) publicKeyHash() string {
 	}
 	defer conn.Close()
 	hash := sha256.Sum256(conn.ConnectionState().PeerCertificates[0].RawSubjectPublicKeyInfo)
-	return base64.StdEncoding.EncodeToString(hash[:])
+	return chromedp.Flag("ignore-certificate-errors-spki-list", base64.StdEncoding.EncodeToString(hash[:]))
 }

@@ -40,11 +40,7 @@ func TestCallbacks_Expire(t *testing.T) {
 
 func TestCallbacks_Redeliver(t *testing.T) {
 	t.Parallel()
-	p := start(t)
-	r := newReceiver(t, p)
-	c := p.ended(r)
-	pg := open(t, p)
-	pg.selectCheck(c.CheckID)
+	p, r, c, pg := openEnded(t)
 
 	pg.clickSends("#redeliver", "POST", "redeliver")
 	second := r.nextVerified(t)
@@ -139,11 +135,7 @@ func (p *page) openDetails() {
 
 func TestCallbacks_Custom(t *testing.T) {
 	t.Parallel()
-	p := start(t)
-	r := newReceiver(t, p)
-	c := p.ended(r)
-	pg := open(t, p)
-	pg.selectCheck(c.CheckID)
+	_, r, c, pg := openEnded(t)
 
 	pg.click("#send-callback")
 	pg.waitFor(`document.querySelector("#callback-dialog").open`)
@@ -171,11 +163,7 @@ func TestCallbacks_Custom(t *testing.T) {
 // The page suggests a body, and the suggestion is a callback that a client can parse.
 func TestCallbacks_CustomSuggestion(t *testing.T) {
 	t.Parallel()
-	p := start(t)
-	r := newReceiver(t, p)
-	c := p.ended(r)
-	pg := open(t, p)
-	pg.selectCheck(c.CheckID)
+	_, r, c, pg := openEnded(t)
 
 	pg.click("#send-callback")
 	pg.waitFor(`document.querySelector("#callback-body").value.length > 2`)

@@ -94,6 +94,27 @@ func (p *program) ended(r *receiver) check {
 	return c
 }
 
+// openActive runs the program, and opens its page with an active check selected.
+func openActive(t *testing.T) (*program, check, *page) {
+	t.Helper()
+	p := start(t)
+	c := p.phoneCheck("http://127.0.0.1:9/")
+	pg := open(t, p)
+	pg.selectCheck(c.CheckID)
+	return p, c, pg
+}
+
+// openEnded runs the program and a receiver, and opens the page with an ended check selected.
+func openEnded(t *testing.T) (*program, *receiver, check, *page) {
+	t.Helper()
+	p := start(t)
+	r := newReceiver(t, p)
+	c := p.ended(r)
+	pg := open(t, p)
+	pg.selectCheck(c.CheckID)
+	return p, r, c, pg
+}
+
 // selectCheck selects a check in the list.
 func (p *page) selectCheck(id string) {
 	p.t.Helper()

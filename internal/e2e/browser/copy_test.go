@@ -15,6 +15,7 @@ import (
 	"github.com/chromedp/chromedp"
 
 	"github.com/idverify/idverify-go"
+	"github.com/idverify/idverify-go/internal/tooltest"
 	"github.com/idverify/idverify-go/signature"
 )
 
@@ -22,9 +23,7 @@ import (
 func (p *program) shell(command string) string {
 	t := p.t
 	t.Helper()
-	if _, err := exec.LookPath("curl"); err != nil {
-		skip(t, "curl is not in the PATH (script/setup interop)")
-	}
+	tooltest.Require(t, tooltest.Installed("curl"), "run script/setup interop, which installs curl")
 	cmd := exec.CommandContext(t.Context(), "sh", "-ec", command)
 	cmd.Dir = t.TempDir()
 	token, err := p.client().Token(t.Context(), idverify.Scope("phone_check"))
@@ -37,15 +36,6 @@ func (p *program) shell(command string) string {
 		t.Fatalf("the copied command fails: %v\n%s\n%s", err, command, output)
 	}
 	return string(output)
-}
-
-// skip skips the test, or fails it if IDVERIFY_INTEROP is set.
-func skip(t *testing.T, reason string) {
-	t.Helper()
-	if os.Getenv("IDVERIFY_INTEROP") != "" {
-		t.Fatal(reason)
-	}
-	t.Skip(reason)
 }
 
 // pass runs copied Go tests in a module of its own that uses this repository.
@@ -76,11 +66,8 @@ func pass(t *testing.T, sources []string) {
 
 func TestCopy_Link(t *testing.T) {
 	t.Parallel()
-	p := start(t)
-	c := p.phoneCheck("http://127.0.0.1:9/")
-	pg := open(t, p)
+	p, _, pg := openActive(t)
 	pg.allowClipboard()
-	pg.selectCheck(c.CheckID)
 
 	got := pg.clickCopies("#copy-link")
 
@@ -94,10 +81,7 @@ func TestCopy_Link(t *testing.T) {
 
 func TestChecks_OpenTab(t *testing.T) {
 	t.Parallel()
-	p := start(t)
-	c := p.phoneCheck("http://127.0.0.1:9/")
-	pg := open(t, p)
-	pg.selectCheck(c.CheckID)
+	p, _, pg := openActive(t)
 	opened := chromedp.WaitNewTarget(pg.ctx, func(info *target.Info) bool { return info.URL == p.newest().OpenURL })
 
 	pg.click("#open-tab")
@@ -145,12 +129,8 @@ func (p *page) expandRequest(operation string) {
 
 func TestCopy_CurlOfAttempt(t *testing.T) {
 	t.Parallel()
-	p := start(t)
-	r := newReceiver(t, p)
-	c := p.ended(r)
-	pg := open(t, p)
+	p, r, _, pg := openEnded(t)
 	pg.allowClipboard()
-	pg.selectCheck(c.CheckID)
 	pg.click(`#timeline > li[data-kind="attempt"] summary`)
 
 	for _, command := range []string{pg.clickCopies("[data-action=attempt-curl]"), pg.clickCopies("#copy-curl")} {
@@ -166,12 +146,8 @@ func TestCopy_CurlOfAttempt(t *testing.T) {
 func TestCopy_GoTests(t *testing.T) {
 	skipSlow(t)
 	t.Parallel()
-	p := start(t)
-	r := newReceiver(t, p)
-	c := p.ended(r)
-	pg := open(t, p)
+	p, _, _, pg := openEnded(t)
 	pg.allowClipboard()
-	pg.selectCheck(c.CheckID)
 	pg.waitTimeline("attempt")
 	pg.openDetails()
 	sources := []string{pg.clickCopies("#copy-go-test"), pg.clickCopies("[data-action=attempt-go-test]")}
@@ -187,12 +163,10 @@ func TestCopy_GoTests(t *testing.T) {
 
 func TestCopy_QRCode(t *testing.T) {
 	t.Parallel()
-	if _, err := exec.LookPath("zbarimg"); err != nil {
-		skip(t, "zbarimg is not in the PATH (script/setup phone)")
-	}
+	tooltest.Require(t, tooltest.Installed("zbarimg"), "run script/setup phone, which installs zbar")
 	p := startFresh(t, "-public-url", "https://sandbox.example.com") // the public keys do not permit this URL
 	c := p.phoneCheck("http://127.0.0.1:9/")
-	pg := newPageIn(t, ownBrowser(t, p), p)
+	pg := newPageIn(t, newBrowser(t, p.trust()), p)
 	pg.navigate(p.InspectorURL)
 	pg.connected()
 	pg.selectCheck(c.CheckID)
@@ -202,13 +176,8 @@ func TestCopy_QRCode(t *testing.T) {
 
 	for _, scheme := range []string{"light", "dark"} {
 		pg.scheme(scheme)
-		file := filepath.Join(t.TempDir(), "qr.png")
-		if err := os.WriteFile(file, pg.elementScreenshot("#qr"), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		output, err := exec.CommandContext(t.Context(), "zbarimg", "--quiet", "--raw", file).Output()
-		if got := strings.TrimSpace(string(output)); err != nil || got != p.newest().OpenURL {
-			t.Errorf("%s: the QR code contains %q, want %q (%v)", scheme, got, p.newest().OpenURL, err)
+		if got := tooltest.ReadQRCode(t, string(pg.elementScreenshot("#qr"))); got != p.newest().OpenURL {
+			t.Errorf("%s: the QR code contains %q, want %q", scheme, got, p.newest().OpenURL)
 		}
 	}
 }
@@ -216,10 +185,7 @@ func TestCopy_QRCode(t *testing.T) {
 // A phone cannot open a loopback URL.
 func TestCopy_NoQRCodeOfLoopback(t *testing.T) {
 	t.Parallel()
-	p := start(t)
-	c := p.phoneCheck("http://127.0.0.1:9/")
-	pg := open(t, p)
-	pg.selectCheck(c.CheckID)
+	_, _, pg := openActive(t)
 
 	pg.click("#show-qr")
 
@@ -232,11 +198,8 @@ func TestCopy_NoQRCodeOfLoopback(t *testing.T) {
 // Without access to the clipboard, a dialog shows the text.
 func TestCopy_WithoutClipboard(t *testing.T) {
 	t.Parallel()
-	p := start(t)
-	c := p.phoneCheck("http://127.0.0.1:9/")
-	pg := open(t, p)
+	_, _, pg := openActive(t)
 	pg.deny("clipboard-write")
-	pg.selectCheck(c.CheckID)
 
 	pg.click("#copy-curl")
 	pg.waitFor(`document.querySelector("#copy-dialog").open`)

@@ -101,10 +101,7 @@ func (p *page) tabTo(selector string) {
 // A dialog keeps the focus, closes with Escape, and returns the focus to its button.
 func TestKeyboard_Dialogs(t *testing.T) {
 	t.Parallel()
-	p := start(t)
-	c := p.phoneCheck("http://127.0.0.1:9/")
-	pg := open(t, p)
-	pg.selectCheck(c.CheckID)
+	_, _, pg := openActive(t)
 	pg.tabTo("#send-callback")
 
 	pg.do(chromedp.KeyEvent(kb.Enter))

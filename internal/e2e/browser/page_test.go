@@ -21,7 +21,7 @@ import (
 type page struct {
 	*traffic
 	t       *testing.T
-	program *program
+	program *program // nil if the page is not one of sandboxfake
 	ctx     context.Context
 }
 
@@ -36,17 +36,25 @@ func newPage(t *testing.T, p *program) *page {
 func newPageIn(t *testing.T, in context.Context, p *program) *page {
 	t.Helper()
 	events := newTraffic(p.URL)
-	ctx, cancel := chromedp.NewContext(in, chromedp.WithNewBrowserContext(), chromedp.WithListener(events.listen))
+	pg := newTab(t, in, chromedp.WithListener(events.listen))
+	pg.traffic, pg.program = events, p
+	t.Cleanup(func() { events.report(t) })
+	command(pg, audits.Enable, cdp.Empty{})
+	pg.resize(1280, 900)
+	return pg
+}
+
+// newTab opens an empty tab of no program, whose traffic is not recorded.
+func newTab(t *testing.T, in context.Context, options ...chromedp.ContextOption) *page {
+	t.Helper()
+	ctx, cancel := chromedp.NewContext(in, append(options, chromedp.WithNewBrowserContext())...)
 	t.Cleanup(cancel)
 	if err := chromedp.Do(ctx); err != nil { // without a timeout: the page lives as long as the context of the first call
 		t.Fatal("open page:", err)
 	}
-	pg := &page{traffic: events, t: t, program: p, ctx: ctx}
-	t.Cleanup(func() { events.report(t) })
-	command(pg, audits.Enable, cdp.Empty{})
-	// Only the page in front has the focus, but tests run in parallel.
+	pg := &page{t: t, ctx: ctx}
+	// Only the page in front has the focus, but tests use several pages at once.
 	command(pg, emulation.SetFocusEmulationEnabled, emulation.SetFocusEmulationEnabledParams{Enabled: true})
-	pg.resize(1280, 900)
 	return pg
 }
 
@@ -141,7 +149,10 @@ func (p *page) describe() string {
 	if err != nil {
 		text = "the page does not respond: " + err.Error()
 	}
-	return text + "\nlog of sandboxfake:\n" + p.program.log.String()
+	if p.program != nil {
+		text += "\nlog of sandboxfake:\n" + p.program.log.String()
+	}
+	return text
 }
 
 // quote returns a JavaScript string.

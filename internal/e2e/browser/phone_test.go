@@ -167,7 +167,7 @@ func TestCAPage_Downloads(t *testing.T) {
 		t.Fatal(err)
 	}
 	block, _ := pem.Decode(want)
-	pg := newPageIn(t, ownBrowser(t, p), p)
+	pg := newPageIn(t, newBrowser(t, p.trust()), p)
 	pg.navigate(p.URL + "/_sandbox/ca")
 	pg.waitFor(`document.querySelector("h1")`)
 	pg.checkAccessible("CA page")

@@ -1,52 +1,36 @@
 package browser
 
 import (
-	"bufio"
 	"bytes"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
-	"fmt"
 	"io"
 	"net/http"
 	"net/url"
 	"os"
 	"os/exec"
-	"path/filepath"
-	"sync"
 	"testing"
 
 	"github.com/idverify/idverify-go"
+	"github.com/idverify/idverify-go/internal/tooltest"
 )
 
-// buildProgram builds the program once for all tests and returns its path.
-var buildProgram = sync.OnceValues(func() (string, error) {
-	path := filepath.Join(scratch, "sandboxfake")
-	cmd := exec.Command("go", "build", "-o", path, ".")
-	cmd.Dir = "../../../cmd/sandboxfake"
-	if output, err := cmd.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("build sandboxfake: %w\n%s", err, output)
+var (
+	sandboxfakeProgram = tooltest.Program{Root: "../../..", Package: "./cmd/sandboxfake"}
+	// shopProgram serves the pages of examples/passwordless. It is built as a package of that example,
+	// whose package signin is internal.
+	shopProgram = tooltest.Program{
+		Root: "../../..", Package: "./examples/passwordless/internal/shop",
+		Flags: []string{"-overlay", "internal/e2e/browser/testdata/shop/overlay.json"},
 	}
-	return path, nil
-})
-
-// scratch is a directory for the built program and the browser's profile. TestMain creates and
-// removes it.
-var scratch string
+)
 
 func TestMain(m *testing.M) {
-	os.Exit(runTests(m))
-}
-
-func runTests(m *testing.M) int {
-	var err error
-	if scratch, err = os.MkdirTemp("", "inspector-"); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	defer os.RemoveAll(scratch)
+	defer sandboxfakeProgram.Remove()
+	defer shopProgram.Remove()
 	defer stopBrowser()
-	return m.Run()
+	m.Run()
 }
 
 // program is a running sandboxfake, with the fields that it prints.
@@ -61,7 +45,7 @@ type program struct {
 
 	t    *testing.T
 	cmd  *exec.Cmd
-	log  *logBuffer
+	log  *tooltest.Buffer
 	http *http.Client
 }
 
@@ -74,24 +58,6 @@ func (c credentials) secret() idverify.Credentials {
 	return idverify.Credentials{ClientID: c.ClientID, ClientSecret: idverify.NewSecret(c.ClientSecret)}
 }
 
-// logBuffer is a buffer that is safe for concurrent use.
-type logBuffer struct {
-	mu  sync.Mutex // guards buf
-	buf bytes.Buffer
-}
-
-func (b *logBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.Write(p)
-}
-
-func (b *logBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.String()
-}
-
 // start runs the program with the public test keys, which the browser trusts, until the test ends.
 func start(t *testing.T, args ...string) *program {
 	t.Helper()
@@ -101,22 +67,10 @@ func start(t *testing.T, args ...string) *program {
 // startFresh runs the program with keys of its own.
 func startFresh(t *testing.T, args ...string) *program {
 	t.Helper()
-	path, err := buildProgram()
-	if err != nil {
-		t.Fatal(err)
-	}
-	p := &program{t: t, cmd: exec.Command(path, append([]string{"-json", "-quiet"}, args...)...), log: new(logBuffer)}
-	p.cmd.Env = append(os.Environ(), "TMPDIR="+t.TempDir())
-	p.cmd.Stderr = p.log
-	stdout, err := p.cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := p.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(p.stop)
-	line, err := bufio.NewReader(stdout).ReadBytes('\n')
+	p := &program{t: t, log: new(tooltest.Buffer)}
+	p.cmd = exec.CommandContext(t.Context(), sandboxfakeProgram.Build(t), append([]string{"-json", "-quiet"}, args...)...)
+	p.cmd.Env, p.cmd.Stderr = append(os.Environ(), "TMPDIR="+t.TempDir()), p.log
+	line, err := tooltest.Start(t, p.cmd).ReadBytes('\n')
 	if err == nil {
 		err = json.Unmarshal(line, p)
 	}
@@ -127,7 +81,7 @@ func startFresh(t *testing.T, args ...string) *program {
 	return p
 }
 
-// stop ends the program.
+// stop ends the program before the test does.
 func (p *program) stop() {
 	p.cmd.Process.Kill()
 	p.cmd.Wait()

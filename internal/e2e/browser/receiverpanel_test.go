@@ -12,6 +12,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/idverify/idverify-go/internal/tooltest"
 )
 
 // A new user copies the command of a receiver into a terminal, and gets a verified callback.
@@ -31,12 +33,8 @@ func TestReceiverPanel(t *testing.T) {
 		{"go", "go", "package main"},
 	} {
 		t.Run(row.language, func(t *testing.T) {
-			if _, err := exec.LookPath(row.tool); err != nil {
-				skip(t, row.tool+" is not in the PATH (script/setup interop)")
-			}
-			if row.language == "python" && exec.CommandContext(t.Context(), "python3", "-c", "import cryptography").Run() != nil {
-				skip(t, "the Python package cryptography is not installed (script/setup interop)")
-			}
+			installed := tooltest.Installed(row.tool) && (row.language != "python" || exec.CommandContext(t.Context(), "python3", "-c", "import cryptography").Run() == nil)
+			tooltest.Require(t, installed, "run script/setup interop, which installs Node.js, Python and cryptography")
 			pg.pick("#receiver-" + row.language)
 			pg.fill("#receiver-port", fmt.Sprint(freePort(t)))
 			pg.waitText("#receiver-program", row.text)
@@ -98,18 +96,7 @@ func runReceiver(t *testing.T, command string, inModule bool) (line func() strin
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	cmd.Stderr = os.Stderr
-	stdout, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		cmd.Cancel()
-		cmd.Wait()
-	})
-	lines := bufio.NewScanner(stdout)
+	lines := bufio.NewScanner(tooltest.Start(t, cmd))
 	line = func() string {
 		if !lines.Scan() {
 			t.Errorf("the receiver ended: %v", lines.Err())

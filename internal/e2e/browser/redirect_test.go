@@ -116,12 +116,11 @@ func TestRedirect_URLsOfBrowsers(t *testing.T) {
 	t.Parallel()
 	p := start(t, "-addr", "localhost:0")
 	got, plain, secure := redirectReceivers(t, p)
-	browser, stop := launch(t, t.Context(), t.TempDir(), p,
+	browser := newBrowser(t, p.trust(),
 		chromedp.Flag("host-resolver-rules", "MAP *.secure.test "+secure+", MAP * "+plain+", EXCLUDE localhost"),
 		chromedp.Flag("ignore-certificate-errors", true), // of the receiver
 		chromedp.Flag("disable-features", "HttpsUpgrades,HttpsFirstBalancedModeAutoEnable"),
 	)
-	t.Cleanup(stop)
 	client := p.client(idverify.WithVersions(idverify.Versions{PhoneCheck: "v0.2"}))
 	pg := &page{t: t, program: p, ctx: browser}
 	// follow opens a new check, and returns the redirect without its signature.

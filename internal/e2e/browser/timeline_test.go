@@ -10,8 +10,6 @@ import (
 
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
-
-	_ "github.com/idverify/idverify-go/sandboxfake" // go test reuses no results of an earlier page
 )
 
 // failedTest runs a test of sandboxfake/testdata/failing and returns the path of its timeline.
@@ -105,11 +103,7 @@ func (p *page) hideRequests() {
 
 func TestTimeline_Save(t *testing.T) {
 	t.Parallel()
-	p := start(t)
-	r := newReceiver(t, p)
-	ended := p.ended(r)
-	pg := open(t, p)
-	pg.selectCheck(ended.CheckID)
+	p, _, ended, pg := openEnded(t)
 	pg.waitTimeline("attempt")
 
 	saved := pg.clickDownloads("#save-timeline")

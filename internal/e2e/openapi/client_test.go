@@ -24,22 +24,21 @@ func TestDocument_GeneratesClient(t *testing.T) {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
 			p := start(t)
-			source, err := os.ReadFile(filepath.Join("testdata", row.name, "main.go"))
-			if err != nil {
-				t.Fatal(err)
-			}
 			dir := t.TempDir()
-			document, client, main := filepath.Join(dir, "openapi.json"), filepath.Join(dir, "client.go"), filepath.Join(dir, "main.go")
-			for path, content := range map[string][]byte{document: row.document(t), main: source} {
-				if err := os.WriteFile(path, content, 0o600); err != nil {
+			for _, source := range []string{"connect", row.name} {
+				if err := os.CopyFS(dir, os.DirFS("testdata/"+source)); err != nil {
 					t.Fatal(err)
 				}
+			}
+			document, client := filepath.Join(dir, "openapi.json"), filepath.Join(dir, "client.go")
+			if err := os.WriteFile(document, row.document(t), 0o600); err != nil {
+				t.Fatal(err)
 			}
 			generate := exec.CommandContext(t.Context(), "go", "tool", "oapi-codegen", "-package", "main", "-generate", "types,client", "-o", client, document)
 			if output, err := generate.CombinedOutput(); err != nil {
 				t.Fatalf("generate the client: %v\n%s", err, output)
 			}
-			run := exec.CommandContext(t.Context(), "go", "run", client, main)
+			run := exec.CommandContext(t.Context(), "go", "run", client, filepath.Join(dir, "connect.go"), filepath.Join(dir, "main.go"))
 			run.Env = append(os.Environ(), "URL="+p.URL, "CA="+p.CAFile, "CONTROL="+p.ControlToken, "CLIENT_ID="+p.Project.ClientID, "CLIENT_SECRET="+p.Project.ClientSecret)
 
 			output, err := run.CombinedOutput()

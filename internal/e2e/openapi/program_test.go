@@ -1,44 +1,25 @@
 package openapi
 
 import (
-	"bufio"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
-	"fmt"
 	"net/http"
 	"os"
 	"os/exec"
-	"path/filepath"
-	"sync"
 	"testing"
 	"time"
+
+	"github.com/idverify/idverify-go/internal/tooltest"
 )
 
-// buildDir contains the built program. TestMain creates and removes it.
-var buildDir string
+// sandboxfake is the program, with the main module's dependencies.
+var sandboxfake = tooltest.Program{Root: "../../..", Package: "./cmd/sandboxfake"}
 
 func TestMain(m *testing.M) {
-	var err error
-	if buildDir, err = os.MkdirTemp("", "openapi-"); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	code := m.Run()
-	os.RemoveAll(buildDir)
-	os.Exit(code)
+	defer sandboxfake.Remove()
+	m.Run()
 }
-
-// buildProgram builds sandboxfake, with the main module's dependencies, and returns its path.
-var buildProgram = sync.OnceValues(func() (string, error) {
-	path := filepath.Join(buildDir, "sandboxfake")
-	build := exec.Command("go", "build", "-o", path, ".")
-	build.Dir = "../../../cmd/sandboxfake"
-	if output, err := build.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("build sandboxfake: %w\n%s", err, output)
-	}
-	return path, nil
-})
 
 // program is a running sandboxfake. The fields with tags are those that -json prints.
 type program struct {
@@ -56,28 +37,13 @@ type program struct {
 // start runs the program until the test ends.
 func start(t *testing.T) *program {
 	t.Helper()
-	path, err := buildProgram()
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.Command(path, "-json", "-quiet", "-fixed-keys", "-seed", "1")
+	cmd := exec.CommandContext(t.Context(), sandboxfake.Build(t), "-json", "-quiet", "-fixed-keys", "-seed", "1")
 	cmd.Env, cmd.Stderr = append(os.Environ(), "TMPDIR="+t.TempDir()), os.Stderr
-	stdout, err := cmd.StdoutPipe()
+	line, err := tooltest.Start(t, cmd).ReadBytes('\n')
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		cmd.Process.Kill()
-		cmd.Wait()
-	})
 	p := &program{}
-	line, err := bufio.NewReader(stdout).ReadBytes('\n')
-	if err != nil {
-		t.Fatal(err)
-	}
 	if err := json.Unmarshal(line, p); err != nil {
 		t.Fatal(err)
 	}

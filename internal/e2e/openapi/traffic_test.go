@@ -19,11 +19,7 @@ import (
 // serviceDocument returns the description of the service that the program prints.
 func serviceDocument(t *testing.T) []byte {
 	t.Helper()
-	path, err := buildProgram()
-	if err != nil {
-		t.Fatal(err)
-	}
-	text, err := exec.CommandContext(t.Context(), path, "-openapi").Output()
+	text, err := exec.CommandContext(t.Context(), sandboxfake.Build(t), "-openapi").Output()
 	if err != nil {
 		t.Fatalf("sandboxfake -openapi: %v", err)
 	}

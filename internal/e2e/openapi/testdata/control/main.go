@@ -3,8 +3,6 @@ package main
 
 import (
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"fmt"
 	"log"
 	"net/http"
@@ -13,21 +11,7 @@ import (
 )
 
 func main() {
-	pem, err := os.ReadFile(os.Getenv("CA"))
-	if err != nil {
-		log.Fatal(err)
-	}
-	roots := x509.NewCertPool()
-	roots.AppendCertsFromPEM(pem)
-	client, err := NewClientWithResponses(os.Getenv("URL"),
-		WithHTTPClient(&http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}}}),
-		WithRequestEditorFn(func(_ context.Context, r *http.Request) error {
-			r.Header.Set("Authorization", "Bearer "+os.Getenv("CONTROL"))
-			return nil
-		}))
-	if err != nil {
-		log.Fatal(err)
-	}
+	client := connect(func(r *http.Request) { r.Header.Set("Authorization", "Bearer "+os.Getenv("CONTROL")) })
 	ctx := context.Background()
 	before, err := client.GetTimeWithResponse(ctx)
 	if err != nil || before.JSON200 == nil {

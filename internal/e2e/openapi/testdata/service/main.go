@@ -4,8 +4,6 @@ package main
 
 import (
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"fmt"
 	"log"
 	"net/http"
@@ -13,34 +11,14 @@ import (
 )
 
 func main() {
-	pem, err := os.ReadFile(os.Getenv("CA"))
-	if err != nil {
-		log.Fatal(err)
-	}
-	roots := x509.NewCertPool()
-	roots.AppendCertsFromPEM(pem)
-	transport := WithHTTPClient(&http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}}})
 	ctx := context.Background()
-
-	endpoint, err := NewClientWithResponses(os.Getenv("URL"), transport, WithRequestEditorFn(func(_ context.Context, r *http.Request) error {
-		r.SetBasicAuth(os.Getenv("CLIENT_ID"), os.Getenv("CLIENT_SECRET"))
-		return nil
-	}))
-	if err != nil {
-		log.Fatal(err)
-	}
+	endpoint := connect(func(r *http.Request) { r.SetBasicAuth(os.Getenv("CLIENT_ID"), os.Getenv("CLIENT_SECRET")) })
 	token, err := endpoint.TokenCreateWithFormdataBodyWithResponse(ctx, TokenCreateFormdataRequestBody{GrantType: "client_credentials", Scope: "phone_check"})
 	if err != nil || token.JSON200 == nil {
 		log.Fatal(err, token)
 	}
 
-	client, err := NewClientWithResponses(os.Getenv("URL"), transport, WithRequestEditorFn(func(_ context.Context, r *http.Request) error {
-		r.Header.Set("Authorization", "Bearer "+token.JSON200.AccessToken)
-		return nil
-	}))
-	if err != nil {
-		log.Fatal(err)
-	}
+	client := connect(func(r *http.Request) { r.Header.Set("Authorization", "Bearer "+token.JSON200.AccessToken) })
 	created, err := client.PhoneCheckCreateWithResponse(ctx, "v0.1", PhoneCheckCreateJSONRequestBody{PhoneNumber: "447700900012"})
 	if err != nil || created.HALJSON201 == nil {
 		log.Fatal(err, created)
