@@ -8,37 +8,13 @@ import (
 	"maps"
 	"math"
 	"net/http"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	idverify "github.com/idverify/idverify-go"
+	"github.com/idverify/idverify-go/internal/tooltest"
 )
-
-// A ratio compares the medians of two sides that alternate in one run, because a busy machine slows
-// both.
-
-// compareTimes runs base and other alternately. It reports the ratio of other's median time to
-// base's as the metric name.
-func compareTimes(b *testing.B, name string, base, other func() error) {
-	b.Helper()
-	var bases, others []time.Duration
-	for b.Loop() {
-		began := time.Now()
-		if err := base(); err != nil {
-			b.Fatal(err)
-		}
-		between := time.Now()
-		if err := other(); err != nil {
-			b.Fatal(err)
-		}
-		bases, others = append(bases, between.Sub(began)), append(others, time.Since(between))
-	}
-	slices.Sort(bases)
-	slices.Sort(others)
-	b.ReportMetric(float64(others[len(others)/2])/float64(bases[len(bases)/2]), name)
-}
 
 // reportAllocations reports how many more allocations other makes than base.
 func reportAllocations(b *testing.B, base, other func() error) {
@@ -70,7 +46,7 @@ func BenchmarkOverNetHTTP(b *testing.B) {
 			srv := newService(b, respondWith(200, string(body)))
 			c := srv.client(b)
 			plain := &http.Client{Transport: srv.Client().Transport, Timeout: tt.timeout}
-			compareTimes(b, "x-nethttp",
+			tooltest.CompareTimes(b, "x-nethttp",
 				func() error { return getWithNetHTTP(b, plain, srv.URL, tt.maxBody) },
 				func() error { return errorOf(c.PhoneChecks.Get(b.Context(), phoneCheckID)) })
 		})
@@ -80,7 +56,7 @@ func BenchmarkOverNetHTTP(b *testing.B) {
 			plain := &http.Client{Transport: tokenTransport(respond), Timeout: tt.timeout}
 			base := func() error { return getWithNetHTTP(b, plain, "https://idverify.sandbox.test", tt.maxBody) }
 			other := func() error { return errorOf(c.PhoneChecks.Get(b.Context(), phoneCheckID)) }
-			compareTimes(b, "x-nethttp-without-network", base, other)
+			tooltest.CompareTimes(b, "x-nethttp-without-network", base, other)
 			reportAllocations(b, base, other)
 		})
 	}
@@ -128,7 +104,7 @@ func BenchmarkWithObserver(b *testing.B) {
 			maps.Copy(w.Header(), observedHeader())
 			respondWith(200, string(body))(w, r)
 		})
-		compareTimes(b, "x-unobserved", get(srv.client(b)), get(srv.client(b, counter)))
+		tooltest.CompareTimes(b, "x-unobserved", get(srv.client(b)), get(srv.client(b, counter)))
 	})
 	b.Run("allocations", func(b *testing.B) {
 		respond := func(*http.Request) (*http.Response, error) {
@@ -137,7 +113,7 @@ func BenchmarkWithObserver(b *testing.B) {
 			return resp, nil
 		}
 		base, other := get(newTransportClient(b, respond)), get(newTransportClient(b, respond, counter))
-		compareTimes(b, "x-unobserved-without-network", base, other)
+		tooltest.CompareTimes(b, "x-unobserved-without-network", base, other)
 		reportAllocations(b, base, other)
 	})
 }
@@ -196,7 +172,7 @@ func BenchmarkPageOf100(b *testing.B) {
 		}
 		return err
 	}
-	compareTimes(b, "x-unmarshal", base, other)
+	tooltest.CompareTimes(b, "x-unmarshal", base, other)
 	reportAllocations(b, base, other)
 }
 

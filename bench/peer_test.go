@@ -13,12 +13,12 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/go-fed/httpsig"
+	"github.com/idverify/idverify-go/internal/tooltest"
 	"github.com/idverify/idverify-go/signature"
 )
 
@@ -78,7 +78,7 @@ func BenchmarkOverRawRSA(b *testing.B) {
 					b.Fatal(err)
 				}
 			}
-			alternate(b, raw, bm.run, "x-raw")
+			tooltest.CompareTimes(b, "x-raw", raw, bm.run)
 			b.ReportMetric(testing.AllocsPerRun(100, func() {
 				if err := bm.run(); err != nil {
 					b.Fatal(err)
@@ -86,31 +86,6 @@ func BenchmarkOverRawRSA(b *testing.B) {
 			}), "allocs")
 		})
 	}
-}
-
-// alternate runs base and other in turn and reports the ratio of their medians with the given unit.
-func alternate(b *testing.B, base, other func() error, unit string) {
-	b.Helper()
-	var bases, others []time.Duration
-	for b.Loop() {
-		began := time.Now()
-		if err := base(); err != nil {
-			b.Fatal(err)
-		}
-		between := time.Now()
-		if err := other(); err != nil {
-			b.Fatal(err)
-		}
-		ended := time.Now() // before the results are stored, which is not part of other
-		bases, others = append(bases, between.Sub(began)), append(others, ended.Sub(between))
-	}
-	b.ReportMetric(float64(median(others))/float64(median(bases)), unit)
-}
-
-// median sorts times and returns their median.
-func median(times []time.Duration) time.Duration {
-	slices.Sort(times)
-	return times[len(times)/2]
 }
 
 // rawRSA returns a function that verifies one RSA signature.

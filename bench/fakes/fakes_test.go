@@ -8,8 +8,8 @@ import (
 	"runtime"
 	"slices"
 	"testing"
-	"time"
 
+	"github.com/idverify/idverify-go/internal/tooltest"
 	"github.com/idverify/idverify-go/sandboxfake"
 )
 
@@ -137,20 +137,11 @@ func liveMemory() int64 {
 	return int64(m.HeapAlloc + m.StackInuse)
 }
 
-// alternate runs base and other in turn and reports the ratio of their medians.
+// alternate is tooltest.CompareTimes for functions that return no error.
 func alternate(b *testing.B, base, other func()) {
 	b.Helper()
-	var bases, others []time.Duration
-	for b.Loop() {
-		began := time.Now()
-		base()
-		between := time.Now()
-		other()
-		bases, others = append(bases, between.Sub(began)), append(others, time.Since(between))
-	}
-	slices.Sort(bases)
-	slices.Sort(others)
-	b.ReportMetric(float64(others[len(others)/2])/float64(bases[len(bases)/2]), "x-httptest")
+	run := func(f func()) func() error { return func() error { f(); return nil } }
+	tooltest.CompareTimes(b, "x-httptest", run(base), run(other))
 }
 
 // request returns a new request. It panics if url is invalid.

@@ -15,6 +15,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 )
 
 // Require skips the test if a tool is missing, or fails it if IDVERIFY_INTEROP is set, as in
@@ -137,4 +138,26 @@ func (b *Buffer) String() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.b.String()
+}
+
+// CompareTimes runs base and other alternately, because a busy machine slows both. It reports the
+// ratio of other's median time to base's as the metric name.
+func CompareTimes(b *testing.B, name string, base, other func() error) {
+	b.Helper()
+	var bases, others []time.Duration
+	for b.Loop() {
+		began := time.Now()
+		if err := base(); err != nil {
+			b.Fatal(err)
+		}
+		between := time.Now()
+		if err := other(); err != nil {
+			b.Fatal(err)
+		}
+		ended := time.Now() // before the results are stored, which is not part of other
+		bases, others = append(bases, between.Sub(began)), append(others, ended.Sub(between))
+	}
+	slices.Sort(bases)
+	slices.Sort(others)
+	b.ReportMetric(float64(others[len(others)/2])/float64(bases[len(bases)/2]), name)
 }
