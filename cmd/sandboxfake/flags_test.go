@@ -295,7 +295,7 @@ func TestProgram_CredentialsFlags(t *testing.T) {
 		t.Errorf("state has the credentials %v, want those of the variables", state)
 	}
 	p.stop(os.Interrupt)
-	startEnv(t, env).runPrinted()
+	startEnv(t, env, "-fixed-keys").runPrinted()
 }
 
 // The program warns if other machines may know what protects it.

@@ -16,7 +16,7 @@ import (
 // The printed URL opens the page, and its fragment contains the token that opens a session.
 func TestProgram_Inspector(t *testing.T) {
 	t.Parallel()
-	_, a := startJSON(t, "-control-token", "token/with+special=characters")
+	_, a := startJSON(t, "-fixed-keys", "-control-token", "token/with+special=characters")
 	client := a.client(t)
 	get := func(method, location string, header http.Header) (int, string) {
 		request, err := http.NewRequestWithContext(t.Context(), method, location, nil)
@@ -73,7 +73,7 @@ func TestProgram_AnnouncesInspectorFirst(t *testing.T) {
 // A person compares the fingerprint of the page /_sandbox/ca with that of the terminal.
 func TestProgram_AnnouncesFingerprint(t *testing.T) {
 	t.Parallel()
-	_, a := startJSON(t)
+	_, a := startJSON(t, "-fixed-keys")
 	block, _ := pem.Decode([]byte(readFile(t, a.CAFile)))
 	sum := sha256.Sum256(block.Bytes)
 	text := start(t, "-fixed-keys").readUntil("project ")

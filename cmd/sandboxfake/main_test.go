@@ -27,7 +27,7 @@ func TestProgram_StopsOnSignal(t *testing.T) {
 	for _, signal := range signals {
 		t.Run(signal.String(), func(t *testing.T) {
 			t.Parallel()
-			p, a := startJSON(t)
+			p, a := startJSON(t, "-fixed-keys")
 			a.token(t, a.client(t))
 
 			code, rest := p.stop(signal)
@@ -48,10 +48,10 @@ func TestProgram_StopsOnSignal(t *testing.T) {
 func TestProgram_SeedFixesCredentials(t *testing.T) {
 	t.Parallel()
 
-	_, first := startJSON(t, "-seed", "7")
-	_, second := startJSON(t, "-seed", "7")
-	_, other := startJSON(t)
-	_, another := startJSON(t)
+	_, first := startJSON(t, "-fixed-keys", "-seed", "7")
+	_, second := startJSON(t, "-fixed-keys", "-seed", "7")
+	_, other := startJSON(t, "-fixed-keys")
+	_, another := startJSON(t, "-fixed-keys")
 
 	if first.Project != second.Project || first.Workspace != second.Workspace {
 		t.Error("two runs with the same seed have different credentials: configured clients would stop working")
@@ -82,7 +82,7 @@ func TestProgram_CAFileFlag(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "it's the CA.pem")
 
-	p, a := startJSON(t, "-ca-file", path)
+	p, a := startJSON(t, "-fixed-keys", "-ca-file", path)
 	a.token(t, a.client(t))
 	p.stop(os.Interrupt)
 
@@ -220,7 +220,7 @@ func (p *program) runPrinted() string {
 
 func TestProgram_RequestLog(t *testing.T) {
 	t.Parallel()
-	p, a := startJSON(t)
+	p, a := startJSON(t, "-fixed-keys")
 	client := a.client(t)
 	token := a.token(t, client)
 	for _, path := range []string{
@@ -310,7 +310,7 @@ func TestProgram_HealthcheckFlag(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			_, a := startJSON(t, "-addr", listen)
+			_, a := startJSON(t, "-fixed-keys", "-addr", listen)
 			_, port, _ := net.SplitHostPort(strings.TrimPrefix(a.URL, "https://"))
 			host, _, _ := net.SplitHostPort(listen)
 			addr := net.JoinHostPort(host, port)

@@ -5,7 +5,6 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
-	"crypto/rsa"
 	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
@@ -573,7 +572,7 @@ func TestProgram_TLSCertErrors(t *testing.T) {
 	t.Parallel()
 	own, other := newPair(t, time.Now().Add(time.Hour), "sandbox.example.com"), newPair(t, time.Now().Add(time.Hour), "sandbox.example.com")
 	noNames := newPair(t, time.Now().Add(time.Hour))
-	rsaKey, err := rsa.GenerateKey(rand.Reader, 2048)
+	keys, err := attackKeys()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -592,7 +591,7 @@ func TestProgram_TLSCertErrors(t *testing.T) {
 		{"malformed key", own.certificate, writePEM(t, "PRIVATE KEY", []byte("x")), "-tls-key: the private key is unusable"},
 		{"encrypted key", own.certificate, writePEM(t, "ENCRYPTED PRIVATE KEY", []byte("x")), "-tls-key: the private key is encrypted"},
 		{"key of another certificate", own.certificate, other.key, "-tls-key: the private key does not match"},
-		{"key of another type", own.certificate, writePEM(t, "RSA PRIVATE KEY", x509.MarshalPKCS1PrivateKey(rsaKey)), "-tls-key: the private key does not match"},
+		{"key of another type", own.certificate, writePEM(t, "RSA PRIVATE KEY", x509.MarshalPKCS1PrivateKey(keys[0])), "-tls-key: the private key does not match"},
 		{"certificate without names", noNames.certificate, noNames.key, "subject alternative names"},
 	} {
 		t.Run(row.name, func(t *testing.T) {

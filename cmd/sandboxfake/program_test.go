@@ -16,6 +16,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -23,27 +24,41 @@ import (
 	"time"
 )
 
-// buildDir contains the built program. TestMain creates and removes it.
+// buildDir contains the program. TestMain creates and removes it.
 var buildDir string
 
-// buildProgram builds the program once for all tests and returns its path.
-var buildProgram = sync.OnceValues(func() (string, error) {
-	path := filepath.Join(buildDir, "sandboxfake")
-	if output, err := exec.Command("go", "build", "-o", path, ".").CombinedOutput(); err != nil {
-		return "", fmt.Errorf("build sandboxfake: %w\n%s", err, output)
-	}
-	return path, nil
-})
+// asProgram makes this test binary the program, so that no test has to build it. TestImage builds
+// the program.
+const asProgram = "RUN_SANDBOXFAKE=1"
+
+// programPath returns the path of the program, which requires asProgram in its environment.
+func programPath() string { return filepath.Join(buildDir, "sandboxfake") }
 
 func TestMain(m *testing.M) {
-	var err error
-	if buildDir, err = os.MkdirTemp("", "sandboxfake-test-"); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
+	if slices.Contains(os.Environ(), asProgram) {
+		main()
 	}
-	code := m.Run()
-	os.RemoveAll(buildDir)
+	code, err := runTests(m)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
 	os.Exit(code)
+}
+
+func runTests(m *testing.M) (code int, err error) {
+	if buildDir, err = os.MkdirTemp("", "sandboxfake-test-"); err != nil {
+		return 0, err
+	}
+	defer os.RemoveAll(buildDir)
+	own, err := os.Executable()
+	if err != nil {
+		return 0, err
+	}
+	if err := os.Symlink(own, programPath()); err != nil {
+		return 0, err
+	}
+	return m.Run(), nil
 }
 
 // program is a running sandboxfake.
@@ -81,12 +96,8 @@ func start(t *testing.T, args ...string) *program {
 // startEnv is start with additional environment variables.
 func startEnv(t *testing.T, env []string, args ...string) *program {
 	t.Helper()
-	path, err := buildProgram()
-	if err != nil {
-		t.Fatal(err)
-	}
-	command := exec.Command(path, args...)
-	command.Env = append(append(os.Environ(), "TMPDIR="+t.TempDir()), env...)
+	command := exec.Command(programPath(), args...)
+	command.Env = append(append(os.Environ(), asProgram, "TMPDIR="+t.TempDir()), env...)
 	return startCommand(t, command)
 }
 

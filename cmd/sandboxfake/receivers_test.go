@@ -206,7 +206,7 @@ var printedReasons = map[string]string{
 // Package receivertest examines the receivers with all attacks. This test reads what they print.
 func TestReceiver_PrintsReasons(t *testing.T) {
 	t.Parallel()
-	_, a := startJSON(t)
+	_, a := startJSON(t, "-fixed-keys")
 	for _, name := range receivers {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -250,18 +250,26 @@ func (r *receiver) wantRejection(t *testing.T, name, reason string, status int) 
 	}
 }
 
+// attackKeys returns a published and an unpublished key. All tests share them.
+var attackKeys = sync.OnceValues(func() (keys [2]*rsa.PrivateKey, err error) {
+	for i := range keys {
+		if keys[i], err = rsa.GenerateKey(rand.Reader, 2048); err != nil {
+			return keys, err
+		}
+	}
+	return keys, nil
+})
+
 // serveKeys serves a key set with the key of the setup.
 func serveKeys(t *testing.T) (setup attack.Setup, keySetURL, caFile string) {
 	t.Helper()
-	var err error
-	for _, key := range []**rsa.PrivateKey{&setup.Key, &setup.Unpublished} {
-		if *key, err = rsa.GenerateKey(rand.Reader, 2048); err != nil {
-			t.Fatal(err)
-		}
+	keys, err := attackKeys()
+	if err != nil {
+		t.Fatal(err)
 	}
-	setup.KeyID, setup.CheckID = "key", "check"
+	setup.Key, setup.Unpublished, setup.KeyID, setup.CheckID = keys[0], keys[1], "key", "check"
 	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		n, e := setup.Key.N.Bytes(), big.NewInt(int64(setup.Key.E)).Bytes()
+		n, e := keys[0].N.Bytes(), big.NewInt(int64(keys[0].E)).Bytes()
 		fmt.Fprintf(w, `{"keys": [{"kty": "RSA", "alg": "RS256", "use": "sig", "kid": %q, "n": %q, "e": %q}]}`,
 			setup.KeyID, base64.RawURLEncoding.EncodeToString(n), base64.RawURLEncoding.EncodeToString(e))
 	}))
@@ -288,7 +296,7 @@ func exchange(t *testing.T, addr string, request []byte) int {
 
 func TestReceiver_KeySetUnavailable(t *testing.T) {
 	t.Parallel()
-	_, a := startJSON(t)
+	_, a := startJSON(t, "-fixed-keys")
 	for _, name := range receivers {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -362,7 +370,7 @@ func TestReceiver_InvalidRequests(t *testing.T) {
 	for _, name := range receivers {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			_, a := startJSON(t)
+			_, a := startJSON(t, "-fixed-keys")
 			r := startReceiver(t, a, name, values(a.URL+"/.well-known/jwks.json", a.CAFile))
 
 			stalled := r.dial(t, "Content-Length: 100", "{")
@@ -405,7 +413,7 @@ func TestReceiver_SignedOtherShapes(t *testing.T) {
 	for _, name := range receivers {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			_, a := startJSON(t)
+			_, a := startJSON(t, "-fixed-keys")
 			r := startReceiver(t, a, name, values(a.URL+"/.well-known/jwks.json", a.CAFile))
 			for _, body := range bodies {
 				request, err := json.Marshal(map[string]string{"url": r.url, "product": "phone_check", "body": body})

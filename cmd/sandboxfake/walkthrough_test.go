@@ -69,10 +69,6 @@ func TestPages_Commands(t *testing.T) {
 // sandbox.json, so that a test can wait for its first line.
 func startPageCommand(t *testing.T, command string) (p *program, dir string) {
 	t.Helper()
-	binary, err := buildProgram()
-	if err != nil {
-		t.Fatal(err)
-	}
 	dir = t.TempDir()
 	ca := newPair(t, time.Now().Add(time.Hour), "proxy.example.com")
 	if err := os.WriteFile(filepath.Join(dir, "proxy-ca.pem"), []byte(readFile(t, ca.certificate)), 0o600); err != nil {
@@ -84,7 +80,7 @@ func startPageCommand(t *testing.T, command string) (p *program, dir string) {
 	script := strings.NewReplacer("127.0.0.1:8443", "127.0.0.1:0", "<the host of your tunnel>", "tunnel.example.com", " &", "").Replace(command)
 	shell := exec.CommandContext(t.Context(), "bash", "-c", "exec "+script)
 	shell.Dir = dir
-	shell.Env = append(os.Environ(), "PATH="+filepath.Dir(binary)+":"+os.Getenv("PATH"), "TMPDIR="+dir)
+	shell.Env = append(os.Environ(), asProgram, "PATH="+buildDir+":"+os.Getenv("PATH"), "TMPDIR="+dir)
 	if strings.Contains(command, "-lan") { // also on a machine that has no network
 		shell.Env = append(shell.Env, "SANDBOXFAKE_ADDR=:0", "SANDBOXFAKE_PUBLIC_URL=https://sandbox.example.com:0")
 	}
@@ -105,7 +101,7 @@ func pages(t *testing.T) []string {
 func TestSandboxPage_ControlPlane(t *testing.T) {
 	t.Parallel()
 	tooltest.Require(t, tooltest.Installed("bash", "curl"), "run script/setup interop, which installs curl")
-	_, a := startJSON(t)
+	_, a := startJSON(t, "-fixed-keys")
 	commands := regexp.MustCompile(`(?m)^curl .*$`).FindAllString(readFile(t, "../../docs/sandbox.md"), -1)
 
 	for _, command := range commands {

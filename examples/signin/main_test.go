@@ -10,8 +10,8 @@ import (
 	"net/url"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -20,6 +20,16 @@ import (
 	"github.com/idverify/idverify-go/sandboxfake"
 	"github.com/idverify/idverify-go/signature"
 )
+
+// asProgram makes this test binary the program, so that no test has to build it.
+const asProgram = "RUN_SIGNIN=1"
+
+func TestMain(m *testing.M) {
+	if slices.Contains(os.Environ(), asProgram) {
+		main()
+	}
+	os.Exit(m.Run())
+}
 
 func TestSignIn(t *testing.T) {
 	t.Parallel()
@@ -48,11 +58,12 @@ func TestMain_SignsIn(t *testing.T) {
 		t.Skip(err) // another program has the port
 	}
 	port.Close()
-	binary := filepath.Join(t.TempDir(), "signin")
-	if output, err := exec.CommandContext(t.Context(), "go", "build", "-o", binary, ".").CombinedOutput(); err != nil {
-		t.Fatalf("build: %v\n%s", err, output)
+	own, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
 	}
-	program := exec.CommandContext(t.Context(), binary)
+	program := exec.CommandContext(t.Context(), own)
+	program.Env = append(os.Environ(), asProgram)
 	if err := program.Start(); err != nil {
 		t.Fatal(err)
 	}
