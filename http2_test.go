@@ -18,6 +18,7 @@ import (
 	"time"
 
 	idverify "github.com/idverify/idverify-go"
+	"github.com/idverify/idverify-go/internal/tooltest"
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
 )
@@ -347,7 +348,9 @@ type http2Stream struct {
 func newHTTP2Server(t testing.TB, react func(*http2Stream, http2Event), settings ...http2.Setting) *http2Server {
 	t.Helper()
 	s := &http2Server{react: react, settings: settings, open: make(map[net.Conn]bool), complete: make(map[string]int)}
-	s.tls = httptest.NewTLSServer(http.NotFoundHandler())
+	s.tls = httptest.NewUnstartedServer(http.NotFoundHandler())
+	s.tls.TLS = tooltest.TLSConfig(t)
+	s.tls.StartTLS()
 	t.Cleanup(s.tls.Close)
 	config := s.tls.TLS.Clone()
 	config.NextProtos = []string{"h2"}

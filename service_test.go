@@ -16,6 +16,7 @@ import (
 	"time"
 
 	idverify "github.com/idverify/idverify-go"
+	"github.com/idverify/idverify-go/internal/tooltest"
 )
 
 // service is a TLS server whose responses a test controls, for cases that the fake does not
@@ -43,6 +44,7 @@ func newService(t testing.TB, respond http.HandlerFunc) *service {
 	s := &service{respond: respond}
 	s.Server = httptest.NewUnstartedServer(s)
 	s.Server.Config.ErrorLog = log.New(io.Discard, "", 0) // do not log connections that a test closes
+	s.TLS = tooltest.TLSConfig(t)
 	s.StartTLS()
 	t.Cleanup(s.Close)
 	return s

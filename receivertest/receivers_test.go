@@ -282,7 +282,9 @@ type keyServer struct {
 func newKeyServer(t *testing.T) *keyServer {
 	t.Helper()
 	keys := newKeys(t)
-	server := httptest.NewTLSServer(keys)
+	server := httptest.NewUnstartedServer(keys)
+	server.TLS = tooltest.TLSConfig(t) // some programs connect for each message
+	server.StartTLS()
 	t.Cleanup(func() {
 		server.CloseClientConnections()
 		server.Close()

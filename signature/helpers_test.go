@@ -23,6 +23,7 @@ import (
 	"time"
 
 	"github.com/idverify/idverify-go/internal/attack"
+	"github.com/idverify/idverify-go/internal/tooltest"
 	"github.com/idverify/idverify-go/signature"
 )
 
@@ -59,6 +60,15 @@ var keys = sync.OnceValue(func() map[string]*rsa.PrivateKey {
 		}
 		keys[names[len(keys)]] = key
 	}
+})
+
+// signers contains keys to sign messages with.
+var signers = sync.OnceValue(func() map[string]crypto.Signer {
+	signers := make(map[string]crypto.Signer)
+	for name, key := range keys() {
+		signers[name] = tooltest.CachingSigner(key)
+	}
+	return signers
 })
 
 // serviceKeys returns the published keys of the service.
@@ -120,7 +130,7 @@ func signedRedirect() *attack.Message { m := newRedirect(); m.Sign(); return m }
 func setupFor(path, query string) attack.Setup {
 	return attack.Setup{
 		URL:   &url.URL{Scheme: "https", Host: host, Path: path, RawQuery: query},
-		KeyID: keyID, Key: keys()["service-1"], Unpublished: keys()["unpublished"],
+		KeyID: keyID, Key: signers()["service-1"], Unpublished: signers()["unpublished"],
 		Now: now, CheckID: "c1",
 	}
 }
@@ -166,7 +176,7 @@ func dated(d time.Duration) func(*attack.Message) {
 }
 
 func keyNamed(id, key string) func(*attack.Message) {
-	return func(m *attack.Message) { m.KeyID, m.Key = id, keys()[key] }
+	return func(m *attack.Message) { m.KeyID, m.Key = id, signers()[key] }
 }
 
 func hashed(algorithm string, hash crypto.Hash) func(*attack.Message) {
@@ -244,6 +254,7 @@ func newKeyServer(tb testing.TB, keys ...string) *keyServer {
 	s := &keyServer{keys: keys, now: now}
 	s.srv = httptest.NewUnstartedServer(s)
 	s.srv.Config.ErrorLog = log.New(io.Discard, "", 0)
+	s.srv.TLS = tooltest.TLSConfig(tb)
 	s.srv.StartTLS()
 	tb.Cleanup(s.srv.Close)
 	return s

@@ -2,6 +2,7 @@ package attack_test
 
 import (
 	"bytes"
+	"crypto"
 	"crypto/rand"
 	"crypto/rsa"
 	"errors"
@@ -15,18 +16,19 @@ import (
 	"time"
 
 	"github.com/idverify/idverify-go/internal/attack"
+	"github.com/idverify/idverify-go/internal/tooltest"
 	"github.com/idverify/idverify-go/signature"
 )
 
 // testKeys returns a published and an unpublished key. Keys of the size that the service uses take
 // long to generate, so all tests share them.
-var testKeys = sync.OnceValue(func() (keys [2]*rsa.PrivateKey) {
+var testKeys = sync.OnceValue(func() (keys [2]crypto.Signer) {
 	for i := range keys {
 		key, err := rsa.GenerateKey(rand.Reader, 2048)
 		if err != nil {
 			panic(err)
 		}
-		keys[i] = key
+		keys[i] = tooltest.CachingSigner(key)
 	}
 	return keys
 })
@@ -66,7 +68,7 @@ type verify func(*signature.Verifier, *http.Request) (*signature.Message, error)
 // verifyAt verifies a message with the published key, as the receiver at the URL of s.
 func verifyAt(t *testing.T, s attack.Setup, m *attack.Message, verify verify) error {
 	t.Helper()
-	keys := signature.StaticKeys{s.KeyID: &s.Key.PublicKey}
+	keys := signature.StaticKeys{s.KeyID: s.Key.Public().(*rsa.PublicKey)}
 	v, err := signature.NewVerifier(keys, []string{s.URL.Host}, &signature.VerifierOptions{
 		CallbackHeader: s.CallbackHeader, Now: func() time.Time { return s.Now },
 	})

@@ -80,7 +80,7 @@ func forged(algorithm string, sign func(m *Message, s Setup, text string) []byte
 // keyedWith signs with HMAC and a secret that anyone can derive from the published key.
 func keyedWith(secret func(*rsa.PublicKey) []byte) edit {
 	return forged("hmac-sha256", func(_ *Message, s Setup, text string) []byte {
-		mac := hmac.New(sha256.New, secret(&s.Key.PublicKey))
+		mac := hmac.New(sha256.New, secret(s.Key.Public().(*rsa.PublicKey)))
 		mac.Write([]byte(text))
 		return mac.Sum(nil)
 	})
@@ -88,7 +88,7 @@ func keyedWith(secret func(*rsa.PublicKey) []byte) edit {
 
 // attackerKey returns the attacker's public key in base64.
 func (s Setup) attackerKey() string {
-	return base64.StdEncoding.EncodeToString(publicDER(&s.Unpublished.PublicKey))
+	return base64.StdEncoding.EncodeToString(publicDER(s.Unpublished.Public().(*rsa.PublicKey)))
 }
 
 func publicDER(key *rsa.PublicKey) []byte {

@@ -5,7 +5,6 @@ import (
 	"bytes"
 	"crypto"
 	"crypto/fips140"
-	"crypto/rsa"
 	_ "crypto/sha1" // attacks sign with other hashes
 	"crypto/sha256"
 	_ "crypto/sha512"
@@ -28,8 +27,8 @@ type Message struct {
 	// Input of Sign.
 	Redirect  bool // Sign appends to the query instead of setting the Authorization header
 	KeyID     string
-	Key       *rsa.PrivateKey
-	Algorithm string // without it, the Authorization has no parameter algorithm
+	Key       crypto.Signer // an RSA key
+	Algorithm string        // without it, the Authorization has no parameter algorithm
 	Hash      crypto.Hash
 	Covered   string // names of the covered fields, separated by spaces
 	SignedAs  string // request target in the signing string; default Method and Target
@@ -143,7 +142,7 @@ func (m *Message) Authorization() string {
 		}
 		h := m.Hash.New()
 		h.Write([]byte(text))
-		signature, err = rsa.SignPKCS1v15(nil, m.Key, m.Hash, h.Sum(nil))
+		signature, err = m.Key.Sign(nil, h.Sum(nil), m.Hash)
 	})
 	if err != nil {
 		panic("attack: sign: " + err.Error())

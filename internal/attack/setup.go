@@ -3,7 +3,6 @@ package attack
 import (
 	"cmp"
 	"crypto"
-	"crypto/rsa"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -16,11 +15,11 @@ import (
 // Setup contains the values of valid messages. The rows of the table work with any Setup. URL,
 // KeyID, Key, Unpublished, Now and CheckID are required.
 type Setup struct {
-	URL         *url.URL        // callback or redirect URL with a host; an empty path means "/"
-	KeyID       string          // ID under which the key is published, without quotes and backslashes
-	Key         *rsa.PrivateKey // published key, of 2048 bits
-	Unpublished *rsa.PrivateKey // key of the attacker, of 2048 bits
-	Now         time.Time       // date of the messages, truncated to seconds
+	URL         *url.URL      // callback or redirect URL with a host; an empty path means "/"
+	KeyID       string        // ID under which the key is published, without quotes and backslashes
+	Key         crypto.Signer // published RSA key, of 2048 bits
+	Unpublished crypto.Signer // RSA key of the attacker, of 2048 bits
+	Now         time.Time     // date of the messages, truncated to seconds
 	CheckID     string
 
 	CallbackHeader string    // default x-service-callback

@@ -1,11 +1,22 @@
 // Package tooltest contains helpers of several packages' tests. It finds, builds and runs the
-// programs that some of them need, and finds the race detector.
+// programs that some of them need, finds the race detector, configures TLS servers, and caches
+// signatures.
 package tooltest
 
 import (
 	"bufio"
 	"bytes"
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/tls"
+	"crypto/x509"
 	"fmt"
+	"io"
+	"math/big"
+	"net"
 	"os"
 	"os/exec"
 	"path"
@@ -106,6 +117,53 @@ func Start(t testing.TB, command *exec.Cmd) *bufio.Reader {
 func RaceDetector() bool {
 	build, _ := debug.ReadBuildInfo()
 	return build != nil && slices.Contains(build.Settings, debug.BuildSetting{Key: "-race", Value: "true"})
+}
+
+// certificate is valid for the same hosts as that of package httptest.
+var certificate = sync.OnceValues(func() (tls.Certificate, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return tls.Certificate{}, err
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), NotBefore: time.Unix(0, 0), NotAfter: time.Now().Add(24 * time.Hour),
+		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
+		DNSNames: []string{"example.com"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1), net.IPv6loopback},
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, err
+})
+
+// TLSConfig returns a configuration for httptest.Server.TLS. Without it, the server has an RSA key,
+// which makes handshakes slow.
+func TLSConfig(t testing.TB) *tls.Config {
+	t.Helper()
+	certificate, err := certificate()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &tls.Config{Certificates: []tls.Certificate{certificate}}
+}
+
+// CachingSigner returns a signer with an RSA key that computes each signature once. Most tables of
+// messages contain many with the same signature.
+func CachingSigner(key *rsa.PrivateKey) crypto.Signer { return &cachingSigner{PrivateKey: key} }
+
+type cachingSigner struct {
+	*rsa.PrivateKey
+	signatures sync.Map // by hash function and hash
+}
+
+func (s *cachingSigner) Sign(rand io.Reader, hash []byte, opts crypto.SignerOpts) ([]byte, error) {
+	id := opts.HashFunc().String() + string(hash)
+	if signature, ok := s.signatures.Load(id); ok {
+		return bytes.Clone(signature.([]byte)), nil
+	}
+	signature, err := s.PrivateKey.Sign(rand, hash, opts)
+	if err == nil {
+		s.signatures.Store(id, bytes.Clone(signature))
+	}
+	return signature, err
 }
 
 // ReadQRCode returns the text that zbarimg, an independent decoder, reads from an image.
