@@ -145,6 +145,16 @@ func newKeys(t *testing.T) *receivertest.Keys {
 	return keys
 }
 
+// newSmallKeys returns Keys for receivers that do not use package signature.
+func newSmallKeys(t *testing.T) *receivertest.Keys {
+	t.Helper()
+	keys, err := receivertest.NewSmallKeys()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return keys
+}
+
 // newVerifier returns a verifier for messages to host that are signed with keys.
 func newVerifier(t *testing.T, keys *receivertest.Keys, host string, opts *signature.VerifierOptions) *signature.Verifier {
 	t.Helper()
@@ -175,9 +185,10 @@ func (b *backend) handle() func(context.Context, *idverify.Callback) error {
 // handmade is a receiver of callbacks that does not use package signature. Like many receivers, it
 // parses messages leniently. fault is a mistake, or empty.
 type handmade struct {
-	fault   string
-	keys    *receivertest.Keys
-	backend *backend
+	fault      string
+	minRefetch time.Duration // between two requests for the key set
+	keys       *receivertest.Keys
+	backend    *backend
 
 	mu       sync.Mutex // guards the fields below
 	keySet   map[string]*rsa.PublicKey
@@ -374,7 +385,7 @@ func (h *handmade) verifySignature(params map[string]string, text string) error 
 	return rsa.VerifyPKCS1v15(key, crypto.SHA256, sum[:], sig)
 }
 
-// key returns the key with the given ID. It requests the key set at most every 30 s.
+// key returns the key with the given ID. It requests the key set at most every minRefetch.
 func (h *handmade) key(id string) (*rsa.PublicKey, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -392,7 +403,7 @@ func (h *handmade) key(id string) (*rsa.PublicKey, error) {
 	if h.keySet != nil && h.fault == noRefetch {
 		return nil, unknown
 	}
-	if !h.fetched.IsZero() && time.Since(h.fetched) < 30*time.Second {
+	if !h.fetched.IsZero() && time.Since(h.fetched) < h.minRefetch {
 		return nil, errUnavailable
 	}
 	h.fetched = time.Now()

@@ -33,7 +33,8 @@ const keySetHost = "key-set.invalid"
 type Keys struct {
 	signing     *rsa.PrivateKey
 	unpublished *rsa.PrivateKey
-	turn        chan struct{} // contains a value while an examination is in progress
+	generate    func() (*rsa.PrivateKey, error) // returns the key that an examination publishes
+	turn        chan struct{}                   // contains a value while an examination is in progress
 
 	mu        sync.Mutex // guards the fields below
 	published []publishedKey
@@ -63,15 +64,17 @@ func NewKeys() (*Keys, error) {
 	var pair [2]*rsa.PrivateKey
 	for i := range pair {
 		var err error
-		if pair[i], err = rsa.GenerateKey(rand.Reader, 2048); err != nil {
+		if pair[i], err = generateKey(); err != nil {
 			return nil, fmt.Errorf("receivertest: new keys: %w", err)
 		}
 	}
 	return newKeys(pair[0], pair[1]), nil
 }
 
+func generateKey() (*rsa.PrivateKey, error) { return rsa.GenerateKey(rand.Reader, 2048) }
+
 func newKeys(signing, unpublished *rsa.PrivateKey) *Keys {
-	k := &Keys{signing: signing, unpublished: unpublished, turn: make(chan struct{}, 1)}
+	k := &Keys{signing: signing, unpublished: unpublished, generate: generateKey, turn: make(chan struct{}, 1)}
 	k.publish(&signing.PublicKey)
 	return k
 }

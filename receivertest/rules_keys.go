@@ -2,8 +2,6 @@ package receivertest
 
 import (
 	"context"
-	"crypto/rand"
-	"crypto/rsa"
 	"fmt"
 	"time"
 
@@ -48,7 +46,7 @@ func (e *examination) createNewKey() (err error) {
 	if e.newKey != nil {
 		return nil
 	}
-	if e.newKey, err = rsa.GenerateKey(rand.Reader, 2048); err != nil {
+	if e.newKey, err = e.Keys.generate(); err != nil {
 		return fmt.Errorf("new key: %w", err)
 	}
 	return nil
