@@ -229,7 +229,10 @@ func (s *service) openCheck(c *call) (any, error) {
 	if target == "" {
 		return &response{status: http.StatusOK, media: wire.MediaJSON, body: view}, nil
 	}
-	key := s.keys.signingUnder(c.fault)
+	key, err := s.keys.signingUnder(c.fault)
+	if err != nil {
+		return nil, err
+	}
 	return &response{status: http.StatusFound, location: func() (string, error) { return s.signedRedirect(c.r.Context(), ck, view, target, key) }}, nil
 }
 

@@ -255,8 +255,11 @@ func (s *service) signedCallback(d *delivery, fault *Fault) (*http.Request, erro
 	request.Header.Set("User-Agent", "sandboxfake")
 	request.Header.Set(s.opts.callbackHeader, string(d.Product))
 	s.mu.Lock()
-	key := s.keys.signingUnder(fault)
+	key, err := s.keys.signingUnder(fault)
 	s.mu.Unlock()
+	if err != nil {
+		return nil, err
+	}
 	signer, err := s.signer(s.ctx, d.dated, false, key)
 	if err != nil {
 		return nil, err

@@ -40,13 +40,13 @@ func (s *Server) RotateKeys() {
 
 // rotateKeys adds a key and schedules the removal of the previous signing key.
 func (s *service) rotateKeys() error {
-	retired := s.keys.signingUnder(nil).id
+	retired := s.keys.signing().id
 	if err := s.addKey(); err != nil {
 		return err
 	}
 	removed := s.clock.Now().Add(keySetMaxAge)
 	s.keys.keys[len(s.keys.keys)-2].removed = removed
-	s.recent.add(recent{kind: recentRotate, at: s.clock.Now(), text: s.keys.signingUnder(nil).id})
+	s.recent.add(recent{kind: recentRotate, at: s.clock.Now(), text: s.keys.signing().id})
 	s.clock.Schedule(removed, func() {
 		s.keys.remove(retired)
 		s.recent.add(recent{kind: recentRetire, at: s.clock.Now(), text: retired})
@@ -76,31 +76,31 @@ func (s *service) addKey() error {
 	return nil
 }
 
+// signing returns the current signing key.
+func (k *keyRing) signing() signingKey { return k.keys[len(k.keys)-1] }
+
 // signingUnder returns the current signing key. For a fault with WrongKey, it returns an
 // unpublished key with the same ID. f may be nil.
-func (k *keyRing) signingUnder(f *Fault) signingKey {
-	key := k.keys[len(k.keys)-1]
+func (k *keyRing) signingUnder(f *Fault) (key signingKey, err error) {
+	key = k.signing()
 	if f != nil && f.WrongKey {
-		key.key = k.source.wrong
+		key.key, err = k.source.wrong()
 	}
-	return key
+	return key, err
 }
 
 // keySource provides the keys that sign messages. It survives a Reset, so that the server
 // starts with the same keys again.
 type keySource struct {
-	pool  []*rsa.PrivateKey // fixed keys, used in turn; nil with WithFreshKeys
-	wrong *rsa.PrivateKey   // never published
+	pool  []*rsa.PrivateKey               // fixed keys, used in turn; nil with WithFreshKeys
+	wrong func() (*rsa.PrivateKey, error) // returns the key that is never published
 
 	mu    sync.Mutex // guards fresh
 	fresh []*rsa.PrivateKey
 }
 
-// newFreshKeySource returns a source that generates its keys.
-func newFreshKeySource() (*keySource, error) {
-	wrong, err := memnet.GenerateKey()
-	return &keySource{wrong: wrong}, err
-}
+// newFreshKeySource returns a source that generates its keys when they are first used.
+func newFreshKeySource() *keySource { return &keySource{wrong: sync.OnceValues(memnet.GenerateKey)} }
 
 // key returns the n-th key, counted from 0, and its ID, which is empty for a fixed key.
 func (k *keySource) key(n int) (key *rsa.PrivateKey, id string, err error) {

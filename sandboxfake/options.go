@@ -3,6 +3,7 @@ package sandboxfake
 import (
 	"cmp"
 	"crypto"
+	"crypto/rsa"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
@@ -341,9 +342,10 @@ func WithReceiverCA(pemCertificates []byte) Option {
 }
 
 // WithFreshKeys makes the server generate its own keys. It generates the keys of its certificate
-// authorities and certificates when it starts, and a signing key at the start and at each
-// [Server.RotateKeys]. Use it if others can reach the server. By default all servers share fixed,
-// public test keys, because generating an RSA key takes longer than most tests.
+// authorities and certificates when it starts, a signing key at the start and at each
+// [Server.RotateKeys], and the key of [Fault.WrongKey] at the first such fault. Use it if others
+// can reach the server. By default all servers share fixed, public test keys, because generating an
+// RSA key takes longer than most tests.
 //
 // The certificate is valid for localhost, loopback addresses, and the hosts of [WithAddr] and
 // [WithPublicURL]. With the fixed keys, it is valid only for loopback names. The IDs of the signing
@@ -371,9 +373,7 @@ func (o *options) certificates() (*memnet.Certificates, *keySource, error) {
 		if certificates, err = memnet.GenerateCertificates(hosts...); err != nil {
 			return nil, nil, err
 		}
-		if keys, err = newFreshKeySource(); err != nil {
-			return nil, nil, err
-		}
+		keys = newFreshKeySource()
 	} else {
 		var fixed *memnet.Keys
 		if certificates, fixed, err = memnet.TestCertificates(); err != nil {
@@ -384,7 +384,7 @@ func (o *options) certificates() (*memnet.Certificates, *keySource, error) {
 				return nil, nil, errFixedKeysHost
 			}
 		}
-		keys = &keySource{pool: fixed.Signing, wrong: fixed.Wrong}
+		keys = &keySource{pool: fixed.Signing, wrong: func() (*rsa.PrivateKey, error) { return fixed.Wrong, nil }}
 	}
 	if len(o.receiverCAs) > 0 {
 		certificates = certificates.Trusting(o.receiverCAs)

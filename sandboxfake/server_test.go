@@ -28,14 +28,18 @@ func TestServer_URL(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, row := range []struct{ addr, host string }{
-		{"127.0.0.1:0", "127.0.0.1"},
-		{"localhost:0", "localhost"},
-		{"0.0.0.0:0", "127.0.0.1"},
-		{":0", "127.0.0.1"},
-		{"[::]:0", "::1"},
-		{"127.0.0.2:0", "127.0.0.2"},
-		{name + ":0", name},
+	fresh := []sandboxfake.Option{sandboxfake.WithFreshKeys()}
+	for _, row := range []struct {
+		addr, host string
+		opts       []sandboxfake.Option
+	}{
+		{"127.0.0.1:0", "127.0.0.1", nil},
+		{"localhost:0", "localhost", nil},
+		{"0.0.0.0:0", "127.0.0.1", nil},
+		{":0", "127.0.0.1", nil},
+		{"[::]:0", "::1", nil},
+		{"127.0.0.2:0", "127.0.0.2", fresh},
+		{name + ":0", name, fresh},
 	} {
 		t.Run(row.addr, func(t *testing.T) {
 			t.Parallel()
@@ -44,7 +48,7 @@ func TestServer_URL(t *testing.T) {
 				t.Skip("this machine does not have the address")
 			}
 			listener.Close()
-			srv := sandboxfake.New(t, sandboxfake.WithAddr(row.addr), sandboxfake.WithFreshKeys())
+			srv := sandboxfake.New(t, append(row.opts, sandboxfake.WithAddr(row.addr))...)
 
 			got := newAPI(t, srv).get(phoneChecks)
 
