@@ -17,6 +17,11 @@ import (
 	"github.com/idverify/idverify-go/receivertest"
 )
 
+func TestMain(m *testing.M) {
+	tooltest.Overlap()
+	os.Exit(m.Run())
+}
+
 // callbackProgram and redirectProgram describe the receivers of a program at url.
 func callbackProgram(keys *receivertest.Keys, url string) receivertest.Receiver {
 	return receivertest.Receiver{
@@ -103,8 +108,16 @@ func TestExamine_PageReceivers(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			// By default, the receiver in Go fetches the key set every 30 s at most.
-			source := strings.NewReplacer("__JWKS_URL__", s.url, "__CA_FILE__", s.caFile, "__CALLBACK_HEADER__", "X-Acme-Callback", "HTTPClient: client", "HTTPClient: client, MinRefetch: time.Second").Replace(string(text))
+			placeholders := []string{"__JWKS_URL__", s.url, "__CA_FILE__", s.caFile, "__CALLBACK_HEADER__", "X-Acme-Callback"}
+			if filepath.Ext(names[i]) == ".txt" {
+				// The source does not depend on the test, so that the executable is cached. By default, the
+				// receiver fetches the key set every 30 s at most.
+				placeholders = []string{
+					`"__JWKS_URL__"`, `os.Getenv("JWKS_URL")`, `"__CA_FILE__"`, `os.Getenv("SSL_CERT_FILE")`, "__CALLBACK_HEADER__", "X-Acme-Callback",
+					"HTTPClient: client", "HTTPClient: client, MinRefetch: time.Second",
+				}
+			}
+			source := strings.NewReplacer(placeholders...).Replace(string(text))
 			file := filepath.Join(t.TempDir(), strings.TrimSuffix(names[i], ".txt"))
 			writeSource(t, file, source, nil)
 			r := receivertest.Receiver{Keys: s.keys, URL: s.run(t, receiverCommand(t, file)), CallbackHeader: "X-Acme-Callback"}
@@ -391,8 +404,8 @@ func receiverCommand(t *testing.T, file string) *exec.Cmd {
 		return exec.Command(python, file)
 	}
 	program := filepath.Join(t.TempDir(), "receiver")
-	if output, err := exec.CommandContext(t.Context(), "go", "build", "-o", program, file).CombinedOutput(); err != nil {
-		t.Fatalf("build the receiver: %v\n%s", err, output)
+	if err := tooltest.Build(program, file); err != nil {
+		t.Fatal(err)
 	}
 	return exec.Command(program)
 }

@@ -23,6 +23,11 @@ import (
 	"github.com/idverify/idverify-go/internal/tooltest"
 )
 
+func TestMain(m *testing.M) {
+	tooltest.Overlap()
+	os.Exit(m.Run())
+}
+
 // result is the output of a command.
 type result struct {
 	code           int
@@ -512,8 +517,8 @@ func TestTranscript_Matches(t *testing.T) {
 func TestProgram_WithSandbox(t *testing.T) {
 	t.Parallel()
 	binary := filepath.Join(t.TempDir(), "sandboxfake")
-	if output, err := exec.CommandContext(t.Context(), "go", "build", "-o", binary, "github.com/idverify/idverify-go/cmd/sandboxfake").CombinedOutput(); err != nil {
-		t.Fatalf("build sandboxfake: %v\n%s", err, output)
+	if err := tooltest.Build(binary, "github.com/idverify/idverify-go/cmd/sandboxfake"); err != nil {
+		t.Fatal(err)
 	}
 	t.Run("printed command", func(t *testing.T) {
 		t.Parallel()

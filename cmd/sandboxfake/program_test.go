@@ -22,6 +22,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/idverify/idverify-go/internal/tooltest"
 )
 
 // buildDir contains the program. TestMain creates and removes it.
@@ -38,6 +40,7 @@ func TestMain(m *testing.M) {
 	if slices.Contains(os.Environ(), asProgram) {
 		main()
 	}
+	tooltest.Overlap()
 	code, err := runTests(m)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)

@@ -48,10 +48,7 @@ var buildReceiver = sync.OnceValues(func() (string, error) {
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		return "", err
 	}
-	if output, err := exec.Command("go", "build", "-o", program, file).CombinedOutput(); err != nil {
-		return "", fmt.Errorf("build the receiver: %w\n%s", err, output)
-	}
-	return program, nil
+	return program, tooltest.Build(program, file)
 })
 
 // receiverCommand returns the command that runs a receiver.

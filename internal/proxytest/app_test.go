@@ -24,10 +24,13 @@ type app struct {
 	header   http.Header // of the last message
 }
 
+// appKey generates the key of the signer once for all applications, because a new key takes time.
+var appKey = sync.OnceValues(func() (*rsa.PrivateKey, error) { return rsa.GenerateKey(rand.Reader, 2048) })
+
 // startApp starts an application whose verifier accepts messages to hosts.
 func startApp(t *testing.T, target func(*http.Request) (host, requestURI string), hosts ...string) *app {
 	t.Helper()
-	key, err := rsa.GenerateKey(rand.Reader, 2048)
+	key, err := appKey()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -22,6 +22,11 @@ import (
 	"github.com/idverify/idverify-go/internal/tooltest"
 )
 
+func TestMain(m *testing.M) {
+	tooltest.Overlap()
+	os.Exit(m.Run())
+}
+
 // command is the command line of each proxy, without the name of its configuration file.
 var command = map[string][]string{
 	"nginx":   {"nginx", "-e", "stderr", "-c"},

@@ -13,6 +13,7 @@ import (
 	"crypto/rsa"
 	"crypto/tls"
 	"crypto/x509"
+	"flag"
 	"fmt"
 	"io"
 	"math/big"
@@ -84,11 +85,7 @@ func (p *Program) Build(t testing.TB) string {
 		if p.dir, p.err = os.MkdirTemp("", "program-"); p.err != nil {
 			return
 		}
-		build := exec.Command("go", append(append([]string{"build", "-o", p.dir + "/"}, p.Flags...), p.Package)...)
-		build.Dir = p.Root
-		if output, err := build.CombinedOutput(); err != nil {
-			p.err = fmt.Errorf("build %s: %w\n%s", p.Package, err, output)
-		}
+		p.err = build(p.Root, filepath.Join(p.dir, path.Base(p.Package)), p.Package, p.Flags...)
 	})
 	if p.err != nil {
 		t.Fatal(p.err)
@@ -111,6 +108,32 @@ func Start(t testing.TB, command *exec.Cmd) *bufio.Reader {
 	}
 	t.Cleanup(func() { _ = command.Wait() }) // the context is canceled before
 	return bufio.NewReader(stdout)
+}
+
+// Build builds a program from a package or a source file.
+func Build(program, source string) error { return build("", program, source) }
+
+// build builds a program in a directory. Unlike "go build", "go run" caches executables, so that
+// tests that need the same program link it once.
+func build(dir, program, source string, flags ...string) error {
+	// With -trimpath, the executable does not depend on the directory of the source file.
+	command := exec.Command("go", slices.Concat([]string{"run", "-trimpath", "-exec", "cp"}, flags, []string{source, program})...)
+	command.Dir = dir
+	if output, err := command.CombinedOutput(); err != nil {
+		return fmt.Errorf("build %s: %w\n%s", source, err, output)
+	}
+	return nil
+}
+
+// Overlap runs 16 tests at once unless the flag -parallel is set. Call it in TestMain of a package
+// whose tests mostly wait for processes and connections.
+func Overlap() {
+	flag.Parse()
+	set := false
+	flag.Visit(func(f *flag.Flag) { set = set || f.Name == "test.parallel" })
+	if !set {
+		_ = flag.Set("test.parallel", "16") // cannot fail
+	}
 }
 
 // RaceDetector reports whether the race detector is enabled, which allocates memory.
