@@ -50,10 +50,12 @@ func TestPhoneCheckService_DecodesTimes(t *testing.T) {
 func TestPhoneCheckService_UnknownFields(t *testing.T) {
 	t.Parallel()
 
-	check, err := decodeCheck(t, `{"check_id":"a","status":"FROZEN","new":{"deep":[1,null]},"ttl":1e9,"charge_amount":"0.10","_links":{"next":{"href":7}}}`)
+	for ttl, want := range map[string]time.Duration{"1e9": 1e9 * time.Second, `"90"`: 90 * time.Second} { // a number may be quoted
+		check, err := decodeCheck(t, `{"check_id":"a","status":"FROZEN","new":{"deep":[1,null]},"ttl":`+ttl+`,"charge_amount":"0.10","_links":{"next":{"href":7}}}`)
 
-	if err != nil || check.Status != "FROZEN" || check.ChargeAmount != "0.10" || check.TTL <= 0 {
-		t.Errorf("check = %+v, error = %v, want status FROZEN with amount and ttl", check, err)
+		if err != nil || check.Status != "FROZEN" || check.ChargeAmount != "0.10" || check.TTL != want {
+			t.Errorf("ttl %s: check = %+v, error = %v, want status FROZEN with amount and ttl", ttl, check, err)
+		}
 	}
 }
 
