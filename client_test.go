@@ -195,6 +195,9 @@ func TestWithUserAgent_AllRequests(t *testing.T) {
 			t.Errorf("%s %s: User-Agent = %q", r.method, r.uri, got)
 		}
 	}
+	if got, want := srv.calls()[0].header.Get("Accept"), "application/hal+json, application/problem+json, application/json"; got != want {
+		t.Errorf("Accept = %q, want %q", got, want)
+	}
 }
 
 // errorOf returns the error of a call.

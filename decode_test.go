@@ -57,6 +57,10 @@ func TestPhoneCheckService_UnknownFields(t *testing.T) {
 			t.Errorf("ttl %s: check = %+v, error = %v, want status FROZEN with amount and ttl", ttl, check, err)
 		}
 	}
+	sim, err := newService(t, respondWith(200, `{"check_id":"a","status":"COMPLETED","ttl":90}`)).client(t).SIMChecks.Get(t.Context(), "a")
+	if err != nil || sim.TTL != 90*time.Second {
+		t.Errorf("SIMCheck with a ttl = %+v, error = %v, want 90 s", sim, err)
+	}
 }
 
 func TestReachabilityService_SupportedProducts(t *testing.T) {

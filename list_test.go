@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -96,6 +97,46 @@ func TestPhoneCheckService_AllPages(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestServices_All compares the first request of each iterator with that of its List.
+func TestServices_All(t *testing.T) {
+	t.Parallel()
+	ctx, o := t.Context(), idverify.ListOptions{Page: 7, Size: 3}
+	srv := newService(t, func(w http.ResponseWriter, _ *http.Request) { writePage(w, 7, 7, nil) })
+	client, console := srv.client(t), srv.console(t)
+	for name, calls := range map[string][2]func() error{
+		"phone checks":          {func() error { return errorOf(client.PhoneChecks.List(ctx, o)) }, func() error { return iterate(client.PhoneChecks.All(ctx, o)) }},
+		"SIM checks":            {func() error { return errorOf(client.SIMChecks.List(ctx, o)) }, func() error { return iterate(client.SIMChecks.All(ctx, o)) }},
+		"subscriber checks":     {func() error { return errorOf(client.SubscriberChecks.List(ctx, o)) }, func() error { return iterate(client.SubscriberChecks.All(ctx, o)) }},
+		"workspaces":            {func() error { return errorOf(console.Workspaces.List(ctx, o)) }, func() error { return iterate(console.Workspaces.All(ctx, o)) }},
+		"members":               {func() error { return errorOf(console.Members.List(ctx, o)) }, func() error { return iterate(console.Members.All(ctx, o)) }},
+		"invitations":           {func() error { return errorOf(console.Invitations.List(ctx, o)) }, func() error { return iterate(console.Invitations.All(ctx, o)) }},
+		"payment methods":       {func() error { return errorOf(console.PaymentMethods.List(ctx, o)) }, func() error { return iterate(console.PaymentMethods.All(ctx, o)) }},
+		"top-ups":               {func() error { return errorOf(console.TopUps.List(ctx, o)) }, func() error { return iterate(console.TopUps.All(ctx, o)) }},
+		"projects":              {func() error { return errorOf(console.Projects.List(ctx, o)) }, func() error { return iterate(console.Projects.All(ctx, o)) }},
+		"project credentials":   {func() error { return errorOf(console.ProjectCredentials.List(ctx, "p", o)) }, func() error { return iterate(console.ProjectCredentials.All(ctx, "p", o)) }},
+		"workspace credentials": {func() error { return errorOf(console.WorkspaceCredentials.List(ctx, "m", o)) }, func() error { return iterate(console.WorkspaceCredentials.All(ctx, "m", o)) }},
+	} {
+		sent := len(srv.calls())
+		for _, call := range calls {
+			if err := call(); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+		got := srv.calls()[sent:]
+		if len(got) != 2 || got[0].uri != got[1].uri || !strings.Contains(got[1].uri, "page=7") {
+			t.Errorf("%s: requests = %+v, want two equal ones of page 7", name, got)
+		}
+	}
+}
+
+// iterate returns the last error of an iterator.
+func iterate[T any](items iter.Seq2[*T, error]) (last error) {
+	for _, err := range items {
+		last = err
+	}
+	return last
 }
 
 func TestPhoneCheckService_AllStopsAtError(t *testing.T) {
