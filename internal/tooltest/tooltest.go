@@ -96,7 +96,9 @@ func (p *Program) Build(t testing.TB) string {
 // Remove removes the executable.
 func (p *Program) Remove() { os.RemoveAll(p.dir) }
 
-// Start starts a command that t.Context ends, and returns its standard output.
+// Start starts a command, and returns its standard output. A command of exec.CommandContext ends
+// with its context: with t.Context, before the cleanup functions of t. Any other command is killed
+// when the test ends, after the cleanup functions that t gets later.
 func Start(t testing.TB, command *exec.Cmd) *bufio.Reader {
 	t.Helper()
 	stdout, err := command.StdoutPipe()
@@ -106,7 +108,12 @@ func Start(t testing.TB, command *exec.Cmd) *bufio.Reader {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = command.Wait() }) // the context is canceled before
+	t.Cleanup(func() {
+		if command.Cancel == nil {
+			_ = command.Process.Kill()
+		}
+		_ = command.Wait()
+	})
 	return bufio.NewReader(stdout)
 }
 

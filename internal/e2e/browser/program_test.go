@@ -68,7 +68,7 @@ func start(t *testing.T, args ...string) *program {
 func startFresh(t *testing.T, args ...string) *program {
 	t.Helper()
 	p := &program{t: t, log: new(tooltest.Buffer)}
-	p.cmd = exec.CommandContext(t.Context(), sandboxfakeProgram.Build(t), append([]string{"-json", "-quiet"}, args...)...)
+	p.cmd = exec.Command(sandboxfakeProgram.Build(t), append([]string{"-json", "-quiet"}, args...)...)
 	p.cmd.Env, p.cmd.Stderr = append(os.Environ(), "TMPDIR="+t.TempDir()), p.log
 	line, err := tooltest.Start(t, p.cmd).ReadBytes('\n')
 	if err == nil {

@@ -140,7 +140,7 @@ func newShop(t *testing.T) *shop {
 	t.Helper()
 	s := &shop{service: sandboxfake.New(t)}
 	credentials := s.service.Credentials()
-	command := exec.CommandContext(t.Context(), shopProgram.Build(t))
+	command := exec.Command(shopProgram.Build(t))
 	command.Env = append(os.Environ(), "URL="+s.service.URL(), "CA="+string(s.service.CACertPEM()),
 		"CLIENT_ID="+credentials.ClientID, "CLIENT_SECRET="+credentials.ClientSecret.Reveal())
 	command.Stderr = os.Stderr
