@@ -120,11 +120,10 @@ func Start(t testing.TB, command *exec.Cmd) *bufio.Reader {
 // Build builds a program from a package or a source file.
 func Build(program, source string) error { return build("", program, source) }
 
-// build builds a program in a directory. Unlike "go build", "go run" caches executables, so that
-// tests that need the same program link it once.
+// build builds a program in a directory. It needs no program other than go.
 func build(dir, program, source string, flags ...string) error {
 	// With -trimpath, the executable does not depend on the directory of the source file.
-	command := exec.Command("go", slices.Concat([]string{"run", "-trimpath", "-exec", "cp"}, flags, []string{source, program})...)
+	command := exec.Command("go", slices.Concat([]string{"build", "-trimpath", "-o", program}, flags, []string{source})...)
 	command.Dir = dir
 	if output, err := command.CombinedOutput(); err != nil {
 		return fmt.Errorf("build %s: %w\n%s", source, err, output)
