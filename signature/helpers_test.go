@@ -295,13 +295,7 @@ func (s *keyServer) clock() time.Time { s.mu.Lock(); defer s.mu.Unlock(); return
 func (s *keyServer) jwks(tb testing.TB, opts signature.JWKSOptions) *signature.JWKS {
 	tb.Helper()
 	if opts.HTTPClient == nil {
-		client := *s.srv.Client()
-		transport := client.Transport
-		client.Transport = roundTrip(func(r *http.Request) (*http.Response, error) {
-			// A busy machine may need longer than a fetch may take.
-			return transport.RoundTrip(r.WithContext(context.WithoutCancel(r.Context())))
-		})
-		opts.HTTPClient = &client
+		opts.HTTPClient = tooltest.WithoutDeadlines(s.srv.Client())
 	}
 	opts.Now = s.clock
 	j, err := signature.NewJWKS(s.srv.URL+"/.well-known/jwks.json", &opts)

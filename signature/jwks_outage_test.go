@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/idverify/idverify-go/internal/synctest"
+	"github.com/idverify/idverify-go/internal/tooltest"
 	"github.com/idverify/idverify-go/signature"
 )
 
@@ -90,19 +91,20 @@ func TestJWKS_ErrorTexts(t *testing.T) {
 	} {
 		t.Run(tt.want, func(t *testing.T) {
 			t.Parallel()
-			transport := roundTrip(func(*http.Request) (*http.Response, error) { return nil, tt.err })
+			synctest.Test(t, func(t *testing.T) {
+				transport := roundTrip(func(*http.Request) (*http.Response, error) { return nil, tt.err })
 
-			_, err := jwksOver(t, transport, signature.JWKSOptions{}).PublicKey(t.Context(), "a")
+				_, err := jwksOver(t, transport, signature.JWKSOptions{}).PublicKey(t.Context(), "a")
 
-			if want := "signature: key lookup: verification unavailable: get key set: " + tt.want; err == nil || err.Error() != want || !errors.Is(err, tt.err) {
-				t.Errorf("error = %v, want %q, which matches the error of the transport", err, want)
-			}
-			if strings.Contains(err.Error(), "internal") || strings.Contains(err.Error(), "example") || strings.Contains(err.Error(), "10.0") {
-				t.Errorf("error = %v contains an address", err)
-			}
+				if want := "signature: key lookup: verification unavailable: get key set: " + tt.want; err == nil || err.Error() != want || !errors.Is(err, tt.err) {
+					t.Errorf("error = %v, want %q, which matches the error of the transport", err, want)
+				}
+				if strings.Contains(err.Error(), "internal") || strings.Contains(err.Error(), "example") || strings.Contains(err.Error(), "10.0") {
+					t.Errorf("error = %v contains an address", err)
+				}
+			})
 		})
 	}
-	s := newKeyServer(t)
 	for status, want := range map[string]string{
 		"404":                      "get key set: 404 Not Found (check the URL of the key set)",
 		"304":                      "get key set: 304 Not Modified (check the URL of the key set)",
@@ -113,10 +115,18 @@ func TestJWKS_ErrorTexts(t *testing.T) {
 		"redirect to another host": "redirected to another host",
 		"redirect loop":            "too many redirects",
 	} {
-		s.respond(badResponses[status])
-		if _, err := s.jwks(t, signature.JWKSOptions{}).PublicKey(t.Context(), "a"); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: error = %v, want %q", status, err, want)
-		}
+		t.Run(status, func(t *testing.T) {
+			t.Parallel()
+			s := newKeyServer(t)
+			s.respond(badResponses[status])
+			s.srv.Client().Transport.(*http.Transport).DisableKeepAlives = true // a connection would keep the bubble open
+			// The bubble's clock does not advance during a request to the server, which is outside of it.
+			synctest.Test(t, func(t *testing.T) {
+				if _, err := s.jwks(t, signature.JWKSOptions{}).PublicKey(t.Context(), "a"); err == nil || !strings.Contains(err.Error(), want) {
+					t.Errorf("error = %v, want %q", err, want)
+				}
+			})
+		})
 	}
 }
 
@@ -164,7 +174,7 @@ func TestJWKS_KeyFetchedByOtherLookup(t *testing.T) {
 	s := newKeyServer(t, jwk("a", "service-1"))
 	var j *signature.JWKS
 	armed := false
-	j, err := signature.NewJWKS(s.srv.URL, &signature.JWKSOptions{HTTPClient: s.srv.Client(), Now: func() time.Time {
+	j, err := signature.NewJWKS(s.srv.URL, &signature.JWKSOptions{HTTPClient: tooltest.WithoutDeadlines(s.srv.Client()), Now: func() time.Time {
 		if armed {
 			armed = false
 			s.want(t, j, "a", "service-1")

@@ -14,6 +14,7 @@ import (
 	"unsafe"
 
 	"github.com/idverify/idverify-go/internal/synctest"
+	"github.com/idverify/idverify-go/internal/tooltest"
 	"github.com/idverify/idverify-go/signature"
 )
 
@@ -240,7 +241,7 @@ func TestJWKS_ClockPanicReleasesLock(t *testing.T) {
 		for reads, panicked := 1, true; panicked; reads++ {
 			s := newKeyServer(t, jwk("a", "service-1"), jwk("b", "service-2"))
 			armed, read := false, 0
-			j, err := signature.NewJWKS(s.srv.URL, &signature.JWKSOptions{HTTPClient: s.srv.Client(), Now: func() time.Time {
+			j, err := signature.NewJWKS(s.srv.URL, &signature.JWKSOptions{HTTPClient: tooltest.WithoutDeadlines(s.srv.Client()), Now: func() time.Time {
 				if read++; armed && read == reads {
 					panic("broken clock")
 				}

@@ -21,6 +21,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/idverify/idverify-go/internal/tooltest"
 	"github.com/idverify/idverify-go/signature"
 )
 
@@ -434,7 +435,7 @@ func TestNewJWKS_KeepsCheckRedirect(t *testing.T) {
 	t.Parallel()
 	s := newKeyServer(t, jwk("a", "service-1"))
 	s.respond(func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/moved", http.StatusFound) })
-	client := s.srv.Client()
+	client := tooltest.WithoutDeadlines(s.srv.Client())
 	noRedirects := errors.New("no redirects")
 	client.CheckRedirect = func(*http.Request, []*http.Request) error { return noRedirects }
 

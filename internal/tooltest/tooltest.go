@@ -1,11 +1,12 @@
 // Package tooltest contains helpers of several packages' tests. It finds, builds and runs the
-// programs that some of them need, finds the race detector, configures TLS servers, and caches
-// signatures.
+// programs that some of them need, finds the race detector, configures TLS servers, removes
+// deadlines of requests, and caches signatures.
 package tooltest
 
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"crypto"
 	"crypto/ecdsa"
 	"crypto/elliptic"
@@ -18,6 +19,7 @@ import (
 	"io"
 	"math/big"
 	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"path"
@@ -172,6 +174,42 @@ func TLSConfig(t testing.TB) *tls.Config {
 		t.Fatal(err)
 	}
 	return &tls.Config{Certificates: []tls.Certificate{certificate}}
+}
+
+// ReservedAddress returns an address that rejects connections until something listens on it. A
+// connection reserves the port: the system assigns it to no other listener.
+func ReservedAddress(t testing.TB) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	client, err := net.Dial("tcp", listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { client.Close() })
+	server, err := listener.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { server.Close() })
+	return listener.Addr().String()
+}
+
+// WithoutDeadlines returns a client like c, which must have a Transport. Its requests do not end with
+// their contexts: on a busy machine, a key set may need more than the 3 s of a fetch.
+func WithoutDeadlines(c *http.Client) *http.Client {
+	patient := *c
+	patient.Transport = withoutDeadlines{c.Transport}
+	return &patient
+}
+
+type withoutDeadlines struct{ http.RoundTripper }
+
+func (t withoutDeadlines) RoundTrip(r *http.Request) (*http.Response, error) {
+	return t.RoundTripper.RoundTrip(r.WithContext(context.WithoutCancel(r.Context())))
 }
 
 // CachingSigner returns a signer with an RSA key that computes each signature once. Most tables of
