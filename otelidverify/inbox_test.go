@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"go.opentelemetry.io/otel"
 
+	"github.com/idverify/idverify-go/internal/synctest"
 	"github.com/idverify/idverify-go/otelidverify"
 )
 
@@ -84,22 +85,24 @@ func (s text) LogValue() slog.Value { return slog.StringValue(string(s)) }
 
 func TestRegisterInbox_Timeout(t *testing.T) {
 	t.Parallel()
-	r := newTelemetry()
-	var left time.Duration
-	slow := func(ctx context.Context) (attrs, error) {
-		deadline, _ := ctx.Deadline()
-		left = time.Until(deadline)
-		return stats, nil
-	}
-	if _, err := otelidverify.RegisterInbox(slow, r.providers()...); err != nil {
-		t.Fatal(err)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		r := newTelemetry()
+		var left time.Duration
+		slow := func(ctx context.Context) (attrs, error) {
+			deadline, _ := ctx.Deadline()
+			left = time.Until(deadline)
+			return stats, nil
+		}
+		if _, err := otelidverify.RegisterInbox(slow, r.providers()...); err != nil {
+			t.Fatal(err)
+		}
 
-	r.series(t)
+		r.series(t)
 
-	if left <= 0 || left > 2*time.Second {
-		t.Errorf("time for reading the database = %v, want two seconds", left)
-	}
+		if left != 2*time.Second {
+			t.Errorf("time for reading the database = %v, want two seconds", left)
+		}
+	})
 }
 
 // TestRegisterInbox_DatabaseFails is not parallel: it replaces the global error handler.
