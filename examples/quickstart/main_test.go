@@ -5,17 +5,21 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/idverify/idverify-go/internal/synctest"
 )
 
 func TestRun_PrintsEachCheck(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
 
-	err := run(t.Context(), &out)
+	synctest.Test(t, func(t *testing.T) { // whose clock does not advance
+		err := run(t.Context(), &out)
 
-	if err != nil {
-		t.Fatal(err)
-	}
+		if err != nil {
+			t.Fatal(err)
+		}
+	})
 	want := `PhoneCheck: does the number belong to this phone?
 NUMBER            STATUS     MATCH    CALLBACK
 +44 7700 900-012  COMPLETED  yes      verified

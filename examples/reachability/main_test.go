@@ -20,11 +20,13 @@ func TestRun_PrintsMethods(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
 
-	err := run(t.Context(), &out, slog.New(slog.DiscardHandler))
+	synctest.Test(t, func(t *testing.T) { // whose clock does not advance
+		err := run(t.Context(), &out, slog.New(slog.DiscardHandler))
 
-	if err != nil {
-		t.Fatal(err)
-	}
+		if err != nil {
+			t.Fatal(err)
+		}
+	})
 	want := `ADDRESS      METHOD
 192.0.2.10   silent
 192.0.2.11   turn off wifi
@@ -55,23 +57,25 @@ func TestChooser_Choose(t *testing.T) {
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
-			service := sandboxfake.New(t, sandboxfake.WithInMemory())
-			service.Inject(sandboxfake.Match{Operation: "reachability.device_ip"}, row.fault)
-			var log bytes.Buffer
-			c := &chooser{client: service.Client(), log: slog.New(slog.NewTextHandler(&log, nil))}
-			addr, _ := netip.ParseAddr(row.addr)
+			synctest.Test(t, func(t *testing.T) {
+				service := sandboxfake.New(t, sandboxfake.WithInMemory())
+				service.Inject(sandboxfake.Match{Operation: "reachability.device_ip"}, row.fault)
+				var log bytes.Buffer
+				c := &chooser{client: service.Client(), log: slog.New(slog.NewTextHandler(&log, nil))}
+				addr, _ := netip.ParseAddr(row.addr)
 
-			got := c.choose(t.Context(), addr)
+				got := c.choose(t.Context(), addr)
 
-			if got != row.want {
-				t.Errorf("choose = %q, want %q", got, row.want)
-			}
-			if logged := log.Len() > 0; logged != row.logged {
-				t.Errorf("logged = %t, want %t: faults of ours must be logged: %q", logged, row.logged, log.String())
-			}
-			if row.addr != "" && strings.Contains(log.String(), row.addr) {
-				t.Errorf("the log contains the address: %q", log.String())
-			}
+				if got != row.want {
+					t.Errorf("choose = %q, want %q", got, row.want)
+				}
+				if logged := log.Len() > 0; logged != row.logged {
+					t.Errorf("logged = %t, want %t: faults of ours must be logged: %q", logged, row.logged, log.String())
+				}
+				if row.addr != "" && strings.Contains(log.String(), row.addr) {
+					t.Errorf("the log contains the address: %q", log.String())
+				}
+			})
 		})
 	}
 }
@@ -106,19 +110,21 @@ func TestChooser_UsesConnectionAddress(t *testing.T) {
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
-			service := sandboxfake.New(t, sandboxfake.WithInMemory())
-			c := &chooser{client: service.Client(), log: slog.New(slog.DiscardHandler)}
-			r := httptest.NewRequestWithContext(t.Context(), "GET", "/method", nil)
-			r.RemoteAddr = row.remote
-			r.Header.Set("X-Forwarded-For", "192.0.2.99")
-			w := httptest.NewRecorder()
+			synctest.Test(t, func(t *testing.T) {
+				service := sandboxfake.New(t, sandboxfake.WithInMemory())
+				c := &chooser{client: service.Client(), log: slog.New(slog.DiscardHandler)}
+				r := httptest.NewRequestWithContext(t.Context(), "GET", "/method", nil)
+				r.RemoteAddr = row.remote
+				r.Header.Set("X-Forwarded-For", "192.0.2.99")
+				w := httptest.NewRecorder()
 
-			c.ServeHTTP(w, r)
+				c.ServeHTTP(w, r)
 
-			var got struct{ Method method }
-			if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil || got.Method != row.want {
-				t.Errorf("response = %s (%v), want method %q", w.Body.Bytes(), err, row.want)
-			}
+				var got struct{ Method method }
+				if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil || got.Method != row.want {
+					t.Errorf("response = %s (%v), want method %q", w.Body.Bytes(), err, row.want)
+				}
+			})
 		})
 	}
 }

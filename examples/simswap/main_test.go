@@ -20,11 +20,13 @@ func TestRun_PrintsDecisions(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
 
-	err := run(t.Context(), &out, slog.New(slog.DiscardHandler))
+	synctest.Test(t, func(t *testing.T) { // whose clock does not advance
+		err := run(t.Context(), &out, slog.New(slog.DiscardHandler))
 
-	if err != nil {
-		t.Fatal(err)
-	}
+		if err != nil {
+			t.Fatal(err)
+		}
+	})
 	want := `PAYOUT         DECISION
 unchanged SIM  pay
 new SIM        hold
@@ -59,22 +61,24 @@ func TestGuard_Decide(t *testing.T) {
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
-			service := sandboxfake.New(t, sandboxfake.WithInMemory())
-			service.Inject(sandboxfake.Match{Operation: "sim_check.create"}, row.fault)
-			var log bytes.Buffer
-			g := &guard{client: service.Client(), log: slog.New(slog.NewTextHandler(&log, nil))}
+			synctest.Test(t, func(t *testing.T) {
+				service := sandboxfake.New(t, sandboxfake.WithInMemory())
+				service.Inject(sandboxfake.Match{Operation: "sim_check.create"}, row.fault)
+				var log bytes.Buffer
+				g := &guard{client: service.Client(), log: slog.New(slog.NewTextHandler(&log, nil))}
 
-			got, err := g.decide(t.Context(), payout{ID: "payout 1", Cents: smallAmount, PhoneNumber: row.number})
+				got, err := g.decide(t.Context(), payout{ID: "payout 1", Cents: smallAmount, PhoneNumber: row.number})
 
-			if err != nil || got != row.want {
-				t.Errorf("decide = %q, %v, want %q", got, err, row.want)
-			}
-			if !strings.Contains(log.String(), "level="+row.level) || strings.Count(log.String(), "\n") != 1 {
-				t.Errorf("log = %[2]q, want one line with level %[1]s", row.level, log.String())
-			}
-			if strings.Contains(log.String(), "447700900") {
-				t.Errorf("the log contains the phone number: %q", log.String())
-			}
+				if err != nil || got != row.want {
+					t.Errorf("decide = %q, %v, want %q", got, err, row.want)
+				}
+				if !strings.Contains(log.String(), "level="+row.level) || strings.Count(log.String(), "\n") != 1 {
+					t.Errorf("log = %[2]q, want one line with level %[1]s", row.level, log.String())
+				}
+				if strings.Contains(log.String(), "447700900") {
+					t.Errorf("the log contains the phone number: %q", log.String())
+				}
+			})
 		})
 	}
 }
