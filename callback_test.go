@@ -142,7 +142,7 @@ func TestCallbackHandler_Statuses(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			var log strings.Builder
-			v, err := signature.NewVerifier(tt.keys, []string{"shop.sandbox.test"}, &signature.VerifierOptions{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+			v, err := signature.NewVerifier(tt.keys, []string{"shop.sandbox.test"}, &signature.VerifierOptions{ClockSkew: time.Hour, Logger: slog.New(slog.NewTextHandler(&log, nil))})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -198,7 +198,7 @@ func TestCallbackHandler_Panic(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			panicLog, verifierLog := new(tooltest.Buffer), new(tooltest.Buffer)
-			v, err := signature.NewVerifier(testKeys(), []string{"shop.sandbox.test"}, &signature.VerifierOptions{Logger: slog.New(slog.NewJSONHandler(verifierLog, nil))})
+			v, err := signature.NewVerifier(testKeys(), []string{"shop.sandbox.test"}, &signature.VerifierOptions{ClockSkew: time.Hour, Logger: slog.New(slog.NewJSONHandler(verifierLog, nil))})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -280,7 +280,7 @@ func TestRedirectHandler_Statuses(t *testing.T) {
 		{"check_id=a", "", 400},
 	} {
 		var log strings.Builder
-		v, err := signature.NewVerifier(testKeys(), []string{"shop.sandbox.test"}, &signature.VerifierOptions{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		v, err := signature.NewVerifier(testKeys(), []string{"shop.sandbox.test"}, &signature.VerifierOptions{ClockSkew: time.Hour, Logger: slog.New(slog.NewTextHandler(&log, nil))})
 		if err != nil {
 			t.Fatal(err)
 		}

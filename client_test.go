@@ -497,18 +497,20 @@ func TestClient_NewJWKSWithoutHTTPClient(t *testing.T) {
 
 func TestClient_NewJWKSInheritsTimeout(t *testing.T) {
 	t.Parallel()
-	transport := roundTripperFunc(func(r *http.Request) (*http.Response, error) {
-		<-r.Context().Done()
-		return nil, r.Context().Err()
+	synctest.Test(t, func(t *testing.T) {
+		transport := roundTripperFunc(func(r *http.Request) (*http.Response, error) {
+			<-r.Context().Done()
+			return nil, r.Context().Err()
+		})
+		httpClient := &http.Client{Transport: transport, Timeout: 2 * time.Second}
+		client := must(idverify.NewClient("https://eu.api.example.com", credentials, idverify.WithHTTPClient(httpClient)))(t)
+
+		err := must(client.NewJWKS(nil))(t).Refresh(t.Context())
+
+		if !errors.Is(err, signature.ErrKeySource) || strings.Contains(err.Error(), "within 3 s") {
+			t.Errorf("error = %v, want that of the client's timeout", err)
+		}
 	})
-	httpClient := &http.Client{Transport: transport, Timeout: time.Nanosecond}
-	client := must(idverify.NewClient("https://eu.api.example.com", credentials, idverify.WithHTTPClient(httpClient)))(t)
-
-	err := must(client.NewJWKS(nil))(t).Refresh(t.Context())
-
-	if !errors.Is(err, signature.ErrKeySource) || strings.Contains(err.Error(), "within 3 s") {
-		t.Errorf("error = %v, want that of the client's timeout", err)
-	}
 }
 
 func TestClient_NewJWKSInheritsClock(t *testing.T) {

@@ -311,7 +311,7 @@ func TestWeb_InvalidCode(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	verifier, err := signature.NewVerifier(signature.StaticKeys{"k1": &key.PublicKey}, []string{host}, nil)
+	verifier, err := signature.NewVerifier(signature.StaticKeys{"k1": &key.PublicKey}, []string{host}, &signature.VerifierOptions{ClockSkew: time.Hour})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -18,7 +18,7 @@ import (
 // The device arrives at the redirect URL with the added parameters, and the signature verifies.
 func TestDevice_FollowsSignedRedirect(t *testing.T) {
 	t.Parallel()
-	srv := sandboxfake.New(t, sandboxfake.WithInMemory())
+	srv := sandboxfake.New(t, sandboxfake.WithInMemory(), sandboxfake.WithFrozenClock(frozenAt))
 	a := newAPI(t, srv)
 	verifier := srv.Verifier([]string{"app.sandbox.test"}, nil)
 	var message *signature.Message

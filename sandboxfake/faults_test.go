@@ -411,7 +411,7 @@ func TestFault_TruncatedCallback(t *testing.T) {
 // A message with a wrong key has the ID of the published key.
 func TestFault_WrongKey(t *testing.T) {
 	t.Parallel()
-	a := newAPI(t, sandboxfake.New(t, sandboxfake.WithInMemory()))
+	a := newAPI(t, sandboxfake.New(t, sandboxfake.WithInMemory(), sandboxfake.WithFrozenClock(frozenAt)))
 	verifier := a.srv.Verifier([]string{"app.sandbox.test"}, nil)
 	var verifyErr error
 	var signed string // with the key ID

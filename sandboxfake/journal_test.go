@@ -356,7 +356,7 @@ const (
 
 func TestServer_LimitsDeliveryJournal(t *testing.T) {
 	t.Parallel()
-	a := newAPI(t, sandboxfake.New(t, sandboxfake.WithInMemory()))
+	a := newAPI(t, sandboxfake.New(t, sandboxfake.WithInMemory(), sandboxfake.WithFrozenClock(frozenAt)))
 	verified := make(chan error, 1)
 	host := a.srv.Handle("app.sandbox.test", http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		_, err := a.srv.Verifier([]string{"app.sandbox.test"}, nil).VerifyCallback(r)

@@ -284,7 +284,7 @@ func TestServer_SignatureDatesUseServerClock(t *testing.T) {
 
 func TestWithFreshKeys_UniquePerServer(t *testing.T) {
 	t.Parallel()
-	first := newControlAPI(t, sandboxfake.WithFreshKeys())
+	first := newControlAPI(t, sandboxfake.WithFreshKeys(), sandboxfake.WithFrozenClock(frozenAt))
 	second := newControlAPI(t, sandboxfake.WithFreshKeys())
 	verified := make(chan error, 1)
 	target := first.srv.Handle("app.sandbox.test", http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {

@@ -296,7 +296,7 @@ func TestServer_IgnoresForwardedHeaders(t *testing.T) {
 // The signature of a redirect covers the host of the customer, whatever the host of the Check URL.
 func TestWithPublicURL_SignedRedirect(t *testing.T) {
 	t.Parallel()
-	srv := sandboxfake.New(t, sandboxfake.WithFreshKeys(), sandboxfake.WithPublicURL(publicURL))
+	srv := sandboxfake.New(t, sandboxfake.WithFreshKeys(), sandboxfake.WithPublicURL(publicURL), sandboxfake.WithFrozenClock(frozenAt))
 	client := srv.Client(idverify.WithVersions(idverify.Versions{PhoneCheck: "v0.2"}))
 	var got *idverify.Redirect
 	back := srv.Handle("shop.sandbox.test", idverify.RedirectHandler(srv.Verifier([]string{"shop.sandbox.test"}, nil), func(_ http.ResponseWriter, _ *http.Request, r *idverify.Redirect) { got = r }))

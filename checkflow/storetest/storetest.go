@@ -241,8 +241,8 @@ func testExpiry(t *testing.T, s checkflow.Store) {
 	added := time.Now()
 
 	for claim(t, s, short.CheckID, other, false) != checkflow.ReasonNotFound {
-		if time.Since(added) > 10*time.Second {
-			t.Fatal("a flow with a TTL of 50 ms can be claimed after 10 s")
+		if time.Since(added) > time.Minute {
+			t.Fatal("a flow with a TTL of 50 ms can be claimed after a minute")
 		}
 	}
 
