@@ -56,11 +56,11 @@ func mappedShop(t *testing.T) (a announced, accepted chan *http.Request) {
 	}))
 	t.Cleanup(receiver.Close)
 	_, a = startJSON(t, "-fixed-keys", "-map", "Shop.example.com="+addr(receiver.URL))
-	keys, err := signature.NewJWKS(a.URL+"/.well-known/jwks.json", &signature.JWKSOptions{HTTPClient: a.client(t)})
+	keys, err := signature.NewJWKS(a.URL+"/.well-known/jwks.json", &signature.JWKSOptions{HTTPClient: tooltest.WithoutDeadlines(a.client(t))})
 	if err != nil {
 		t.Fatal(err)
 	}
-	verifier, err := signature.NewVerifier(keys, []string{"shop.example.com"}, nil)
+	verifier, err := signature.NewVerifier(keys, []string{"shop.example.com"}, &signature.VerifierOptions{ClockSkew: time.Hour})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -650,7 +650,7 @@ func TestProgram_PublicURLFlag(t *testing.T) {
 				t.Fatalf("url = %s, public_url = %s, want a local URL and that of the tunnel", a.URL, a.PublicURL)
 			}
 			credentials := idverify.Credentials{ClientID: a.Project.ClientID, ClientSecret: idverify.NewSecret(a.Project.ClientSecret)}
-			client, err := idverify.NewClient(a.PublicURL, credentials, idverify.WithHTTPClient(phone))
+			client, err := idverify.NewClient(a.PublicURL, credentials, idverify.WithHTTPClient(tooltest.WithoutDeadlines(phone)))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -716,7 +716,7 @@ func newShop(t *testing.T, client *idverify.Client) *shop {
 	if err != nil {
 		t.Fatal(err)
 	}
-	verifier, err := signature.NewVerifier(keys, []string{strings.TrimPrefix(s.URL, "http://")}, nil)
+	verifier, err := signature.NewVerifier(keys, []string{strings.TrimPrefix(s.URL, "http://")}, &signature.VerifierOptions{ClockSkew: time.Hour})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -143,7 +143,7 @@ func TestSnippets_GoTest(t *testing.T) {
 	if err != nil || len(unformatted) > 0 {
 		t.Errorf("gofmt: %v\n%s", err, unformatted)
 	}
-	command := exec.CommandContext(t.Context(), "go", "test", "-mod=mod", "-timeout=60s", "-v", ".")
+	command := exec.CommandContext(t.Context(), "go", "test", "-mod=mod", "-v", ".")
 	command.Dir = dir
 	command.Env = append(os.Environ(), "GOFLAGS=", "GOWORK=off", "GOPROXY=off")
 
