@@ -15,6 +15,7 @@ import (
 
 	"github.com/idverify/idverify-go"
 	"github.com/idverify/idverify-go/internal/conformance"
+	"github.com/idverify/idverify-go/internal/tooltest"
 	"github.com/idverify/idverify-go/receivertest"
 	"github.com/idverify/idverify-go/sandboxfake"
 )
@@ -44,7 +45,7 @@ func conformToAll(t *testing.T, stdout *bufio.Reader) {
 		workspaceVariables + "CLIENT_ID": announced.Workspace.ClientID, workspaceVariables + "CLIENT_SECRET": announced.Workspace.ClientSecret,
 		caFileVariable: announced.CAFile, controlTokenVariable: announced.ControlToken,
 	}
-	addr := reservedAddress(t)
+	addr := tooltest.ReservedAddress(t)
 
 	got := runProgram(t, env, "", "conform", "-base-url", announced.URL, "-yes", "-json", "-timeout", "5m",
 		"-callback-url", "http://"+addr+"/callbacks", "-listen", addr, "-advance-url", announced.URL+"/_sandbox/advance")

@@ -336,7 +336,7 @@ func TestExamine_Unable(t *testing.T) {
 
 func TestExamine_WaitsForReceiver(t *testing.T) {
 	t.Parallel()
-	addr := reservedAddress(t)
+	addr := tooltest.ReservedAddress(t)
 	server := &http.Server{Handler: http.HandlerFunc(acceptAll)}
 	defer server.Close()
 	start := func([]string) { // after the first connection has failed
@@ -355,28 +355,6 @@ func TestExamine_WaitsForReceiver(t *testing.T) {
 	if got.code != exitProblem {
 		t.Errorf("exit code %d, want 1\n%s", got.code, got.stderr)
 	}
-}
-
-// reservedAddress returns an address that rejects connections until the test listens on it. A
-// connection reserves the port: the system assigns it to no other listener.
-func reservedAddress(t *testing.T) string {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer listener.Close()
-	client, err := net.Dial("tcp", listener.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { client.Close() })
-	server, err := listener.Accept()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { server.Close() })
-	return listener.Addr().String()
 }
 
 // writerFunc is an io.Writer that calls a function.
