@@ -19,6 +19,7 @@ import (
 	_ "go.opentelemetry.io/otel/exporters/stdout/stdoutmetric"
 	_ "go.opentelemetry.io/otel/sdk/metric"
 
+	"github.com/idverify/idverify-go/internal/tooltest"
 	_ "github.com/idverify/idverify-go/otelidverify"
 	"github.com/idverify/idverify-go/sandboxfake"
 )
@@ -102,7 +103,7 @@ type reader struct {
 
 func newReader(t *testing.T) *reader {
 	t.Helper()
-	r := &reader{t: t, dir: t.TempDir(), service: sandboxfake.New(t), addr: freeAddr(t)}
+	r := &reader{t: t, dir: t.TempDir(), service: sandboxfake.New(t), addr: strings.Replace(tooltest.ReservedAddress(t), "127.0.0.1", "localhost", 1)}
 	ca := filepath.Join(r.dir, "ca.pem")
 	if err := os.WriteFile(ca, r.service.CACertPEM(), 0o600); err != nil {
 		t.Fatal(err)
@@ -117,19 +118,6 @@ func newReader(t *testing.T) *reader {
 		}
 	})
 	return r
-}
-
-// freeAddr returns an address on which nothing listens.
-func freeAddr(t *testing.T) string {
-	t.Helper()
-	var config net.ListenConfig
-	l, err := config.Listen(t.Context(), "tcp", "localhost:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	_, port, _ := net.SplitHostPort(l.Addr().String())
-	return "localhost:" + port
 }
 
 // write saves a file, or inserts code before a text in it.
