@@ -40,7 +40,7 @@ func TestSignUpVerdict(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	err = checks.Work(ctx, func(ctx context.Context, tx *sql.Tx, e inbox.Entry) error {
 		defer cancel() // one entry is enough

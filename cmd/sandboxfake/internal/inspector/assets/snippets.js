@@ -203,7 +203,7 @@ function callbackTest(check, want, redirect, fault) {
   if (redirect) lines.push(...redirectLines(check, want));
   const match = fault ? 'func(d sandboxfake.Delivery) bool { return len(d.Attempts) > 0 }' : 'sandboxfake.Delivery.Acknowledged';
   lines.push(
-    '', '	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)', '	defer cancel()',
+    '', '	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)', '	defer cancel()',
     `	delivery, err := srv.WaitDelivery(ctx, ${match})`, ...fatal, '',
   );
   if (fault) lines.push('	if got := delivery.Attempts[0].Result; got == sandboxfake.ResultAcknowledged {', '		t.Errorf("result of the first attempt = %s, want a failure", got)', '	}');
