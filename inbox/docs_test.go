@@ -207,7 +207,7 @@ func TestProduction_Grants(t *testing.T) {
 	}
 	b := &backend{service: sandboxfake.New(t, sandboxfake.WithInMemory()), db: db, inbox: checks}
 	b.client = b.service.Client()
-	b.callbackURL = b.service.Handle(host, checks.Handler(b.service.Verifier([]string{host}, nil)))
+	b.callbackURL = b.service.Handle(host, checks.Handler(b.service.Verifier([]string{host}, &signature.VerifierOptions{ClockSkew: time.Hour})))
 
 	b.open(t, b.start(t, "447700900012", "sign-up 1"))
 	if err := checks.Reconcile(t.Context(), b.client); err != nil {
