@@ -46,7 +46,7 @@ func TestRun_Ready(t *testing.T) {
 // A sign-up waits for the database while the shop is stopped.
 func TestRun_StopsGracefully(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, func(s *site) { s.env["SHUTDOWN_DELAY"] = "3s" })
+	s := newSite(t, func(s *site) { s.env["SHUTDOWN_DELAY"] = "10s" })
 	lock, err := s.db.Begin(t.Context())
 	if err != nil {
 		t.Fatal(err)
