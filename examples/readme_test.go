@@ -39,20 +39,6 @@ func handleErrors(ctx context.Context, client *idverify.Client, params idverify.
 	return sendToApp(ctx, check.CheckURL)
 }
 
-func completeCheck(ctx context.Context, client *idverify.Client, redirect *idverify.Redirect) error {
-	check, err := client.PhoneChecks.Complete(ctx, redirect.CheckID, redirect.Code)
-	if errors.Is(err, idverify.ErrOutcomeUnknown) {
-		// The context of Complete is often done.
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
-		defer cancel()
-		check, err = client.PhoneChecks.Get(ctx, redirect.CheckID)
-	}
-	if err != nil {
-		return err
-	}
-	return signIn(ctx, check.Match) // this session owns the check and made the only exchange
-}
-
 func liveClient(ctx context.Context, baseURL string, credentials idverify.Credentials, use func(*idverify.Client)) error {
 	client, err := idverify.NewClient(baseURL, credentials, idverify.WithLiveOnly())
 	if err != nil {
@@ -136,7 +122,6 @@ func webAndApp(origin string, client *idverify.Client, verifier *signature.Verif
 // Compiled, not run: the environment may name a live project.
 var (
 	_ = handleErrors
-	_ = completeCheck
 	_ = liveClient
 	_ = readiness
 )
@@ -145,8 +130,6 @@ var (
 func showNumberField(string) error { return nil }
 
 func findCheck(context.Context, *idverify.Client) error { return nil }
-
-func signIn(context.Context, idverify.Verdict) error { return nil }
 
 func sendToApp(context.Context, string) error { return nil }
 
@@ -217,7 +200,7 @@ func TestDocs_SnippetsCompiled(t *testing.T) {
 	t.Parallel()
 	source := read(t, "readme_test.go")
 
-	for document, want := range map[string]int{"docs/apps.md": 1, "docs/errors.md": 2, "docs/production.md": 4} {
+	for document, want := range map[string]int{"docs/apps.md": 1, "docs/errors.md": 1, "docs/production.md": 4} {
 		got := 0
 		for _, block := range goBlock.FindAllStringSubmatch(read(t, "../"+document), -1) {
 			snippet := block[1]
