@@ -70,10 +70,10 @@ func (a *App) Start(r *http.Request, token string, p StartParams) (*AppCheck, er
 // request may be another one.
 func (a *App) Exchange(r *http.Request, p ExchangeParams) Result {
 	if err := a.b.checkRequest(r); err != nil {
-		a.b.log(r.Context(), "checkflow: return rejected", "", ReasonInvalid, err)
+		a.b.log(r.Context(), "checkflow: exchange rejected", "", ReasonInvalid, err)
 		return Result{Reason: ReasonInvalid}
 	}
-	f, reason := a.b.claim(detach(r), p, false, false)
+	f, reason := a.b.claim(detach(r), "checkflow: exchange rejected", p, false, false)
 	if reason != "" {
 		return Result{Reason: reason}
 	}

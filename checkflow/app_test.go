@@ -306,8 +306,8 @@ func TestApp_RejectsExchanges(t *testing.T) {
 	if got := b.exchange(check.Token, check.CheckID, code); got.Verdict != idverify.VerdictYes {
 		t.Errorf("result of the app = %+v, want yes", got)
 	}
-	if log := log.String(); strings.Count(log, "reason=invalid") != 4 || strings.Count(log, "reason=not_found") != 1 || strings.Count(log, "level=WARN ") != 5 || strings.Contains(log, "alice") {
-		t.Errorf("log = %q, want 4 records with reason=invalid and one with reason=not_found at level warn, without the text of the request", log)
+	if log := log.String(); strings.Count(log, "reason=invalid") != 4 || strings.Count(log, "reason=not_found") != 1 || strings.Count(log, `level=WARN msg="checkflow: exchange rejected"`) != 5 || strings.Contains(log, "alice") {
+		t.Errorf("log = %q, want 4 rejected exchanges with reason=invalid and one with reason=not_found at level warn, without the text of the request", log)
 	}
 }
 

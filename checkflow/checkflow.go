@@ -307,8 +307,9 @@ func (b *binder) create(ctx context.Context, f Flow, p idverify.PhoneCheckParams
 }
 
 // claim claims the flow of p.CheckID for the session with p.Token. It returns the reason if the
-// code must not be exchanged. If ended is set, the check has ended without a code.
-func (b *binder) claim(ctx context.Context, p ExchangeParams, ended, revoke bool) (f Flow, reason Reason) {
+// code must not be exchanged, and logs it with message. If ended is set, the check has ended
+// without a code.
+func (b *binder) claim(ctx context.Context, message string, p ExchangeParams, ended, revoke bool) (f Flow, reason Reason) {
 	var err error
 	switch {
 	case !ended && !validText(p.Code, maxCode):
@@ -327,9 +328,9 @@ func (b *binder) claim(ctx context.Context, p ExchangeParams, ended, revoke bool
 	switch reason {
 	case "":
 	case ReasonOtherSession, ReasonRepeated, ReasonRevoked:
-		b.log(ctx, "checkflow: return rejected", p.CheckID, reason, nil)
+		b.log(ctx, message, p.CheckID, reason, nil)
 	default: // the ID may be any text of a request, which does not belong in the log
-		b.log(ctx, "checkflow: return rejected", "", reason, err)
+		b.log(ctx, message, "", reason, err)
 	}
 	return f, reason
 }
@@ -415,7 +416,8 @@ func redacted(err error) error {
 	return redact.Error(err)
 }
 
-// log logs a return without a verdict. The checkID is empty unless the store has the check.
+// log logs a return or an exchange without a verdict. The checkID is empty unless the store has the
+// check.
 func (b *binder) log(ctx context.Context, message, checkID string, reason Reason, err error) {
 	level := slog.LevelWarn
 	attrs := []slog.Attr{slog.String("reason", string(reason))}

@@ -145,7 +145,7 @@ func (web *Web) Return(report func(w http.ResponseWriter, r *http.Request, resul
 		if c, err := r.Cookie(web.cookie.Name); err == nil {
 			p.Token = c.Value
 		}
-		f, reason := web.b.claim(detach(r), p, redirect.ErrorCode != "", true)
+		f, reason := web.b.claim(detach(r), "checkflow: return rejected", p, redirect.ErrorCode != "", true)
 		if reason != "" {
 			http.Redirect(w, r, web.pageFor(reason), http.StatusSeeOther)
 			return

@@ -60,7 +60,7 @@ func TestProduction_LogRecords(t *testing.T) {
 // constant. The message is empty for other calls.
 func loggedBy(call *ast.CallExpr) (message, level string) {
 	f, ok := call.Fun.(*ast.SelectorExpr)
-	if !ok || !slices.Contains([]string{"LogAttrs", "ErrorContext", "WarnContext", "log", "logRetry"}, f.Sel.Name) {
+	if !ok || !slices.Contains([]string{"LogAttrs", "ErrorContext", "WarnContext", "log", "logRetry", "claim"}, f.Sel.Name) {
 		return "", ""
 	}
 	if name, ok := strings.CutSuffix(f.Sel.Name, "Context"); ok {
