@@ -20,7 +20,7 @@ const (
 	released   = "v1.2.3" // the version of this tree for the proxy of newProxy
 )
 
-// TestPages_Install runs the commands of the pages that install the programs, get the modules, or
+// TestPages_Install runs the commands of the pages that install the programs, get modules, or
 // create the module of README.md, as after a release.
 func TestPages_Install(t *testing.T) {
 	t.Parallel()
@@ -44,12 +44,12 @@ func TestPages_Install(t *testing.T) {
 				if err := os.WriteFile(filepath.Join(dir, "main.go"), []byte(program), 0o600); err != nil {
 					t.Fatal(err)
 				}
-			case strings.HasPrefix(command, "go get "+modulePath):
+			case strings.HasPrefix(command, "go get "):
 				command = "go mod init shop && " + command
 			case strings.HasPrefix(command, "go list -m "+modulePath):
 				command = "go mod init shop && go get " + modulePath + " && " + command
 			default:
-				continue // of another kind, or, in the tutorial, of modules of other projects
+				continue
 			}
 			ran++
 			if output, err := runIn(t, dir, env, "bash", "-c", command); err != nil {
@@ -64,13 +64,14 @@ func TestPages_Install(t *testing.T) {
 			t.Errorf("%v prints %q, %v, want the version %s", args, output, err, released)
 		}
 	}
-	if ran < 8 {
-		t.Errorf("ran %d commands, want at least 8", ran)
+	if ran < 9 {
+		t.Errorf("ran %d commands, want at least 9", ran)
 	}
 }
 
 // newProxy returns the GOPROXY with this module and its nested modules for users, as a release tags
-// them. Their dependencies come from the cache of the go command.
+// them. Other modules come from the cache of the go command; those that the tutorial gets have only
+// the version of examples/callbacks, whose test compiles the tutorial.
 func newProxy(t *testing.T) string {
 	t.Helper()
 	proxy := t.TempDir()
@@ -87,17 +88,46 @@ func newProxy(t *testing.T) string {
 		}
 		files[dir] = append(files[dir], name)
 	}
+	cache, err := runIn(t, root, nil, "go", "env", "GOMODCACHE")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cache = strings.TrimSpace(cache) + "/cache/download"
 	for _, dir := range []string{".", "inbox", "otelidverify", "redisstore"} {
 		if output, err := runIn(t, filepath.Join(root, dir), []string{"GOWORK=off"}, "go", "mod", "download"); err != nil {
 			t.Fatalf("go mod download in %s: %v\n%s", dir, err, output)
 		}
 		writeVersion(t, filepath.Join(proxy, modulePath, dir, "@v"), dir, files[dir])
 	}
-	cache, err := runIn(t, root, nil, "go", "env", "GOMODCACHE")
+	linkModules(t, proxy, cache)
+	return "file://" + proxy + ",file://" + cache
+}
+
+// linkModules adds the modules of other projects that the tutorial gets to a proxy, from the cache
+// of the go command.
+func linkModules(t *testing.T, proxy, cache string) {
+	t.Helper()
+	dir := filepath.Join(root, "examples/callbacks")
+	if output, err := runIn(t, dir, []string{"GOWORK=off"}, "go", "mod", "download"); err != nil {
+		t.Fatalf("go mod download in %s: %v\n%s", dir, err, output)
+	}
+	mod, err := os.ReadFile(filepath.Join(dir, "go.mod"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	return "file://" + proxy + ",file://" + strings.TrimSpace(cache) + "/cache/download"
+	for _, m := range regexp.MustCompile(`(?m)^\t(\S+) (v\S+)$`).FindAllStringSubmatch(string(mod), -1) {
+		if strings.HasPrefix(m[1], modulePath) {
+			continue
+		}
+		versions := filepath.Join(m[1], "@v")
+		writeFiles(t, filepath.Join(proxy, versions), map[string][]byte{"list": []byte(m[2] + "\n")})
+		for _, extension := range []string{".info", ".mod", ".zip"} {
+			name := filepath.Join(versions, m[2]+extension)
+			if err := os.Symlink(filepath.Join(cache, name), filepath.Join(proxy, name)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
 }
 
 // writeVersion writes the files of a proxy for the module in dir, which consists of files.
@@ -131,16 +161,22 @@ func writeVersion(t *testing.T, versions, dir string, files []string) {
 	if err := w.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.MkdirAll(versions, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	for name, text := range map[string][]byte{
+	writeFiles(t, versions, map[string][]byte{
 		"list":             []byte(released + "\n"),
 		released + ".info": []byte(`{"Version": "` + released + `"}`),
 		released + ".mod":  mod,
 		released + ".zip":  archive.Bytes(),
-	} {
-		if err := os.WriteFile(filepath.Join(versions, name), text, 0o600); err != nil {
+	})
+}
+
+// writeFiles writes files in a directory, which it creates.
+func writeFiles(t *testing.T, dir string, files map[string][]byte) {
+	t.Helper()
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range files {
+		if err := os.WriteFile(filepath.Join(dir, name), text, 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
