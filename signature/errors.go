@@ -94,7 +94,7 @@ var reasonNames = []struct {
 // The text and the texts of the errors that it wraps are meant for logs and contain no part of the
 // message. Do not include them in a response: the sender may be an attacker.
 type Error struct {
-	Operation string // "callback" or "redirect"; "key.lookup", "key_set.refresh" or "replay.claim" after a direct call to a key source or store
+	Operation string // "callback" or "redirect"; "key.lookup", "key_set.refresh", "replay.claim", "sign.callback" or "sign.redirect" after a direct call to a key source, store or signer
 	Reason    error  // one of the errors above
 
 	detail string

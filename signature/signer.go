@@ -73,7 +73,7 @@ func (s *Signer) SignCallback(r *http.Request, body []byte) error {
 	m := message{method: "post", host: hostOf(r), header: r.Header}
 	var err error
 	if m.target, err = requestTarget(uriOf(r), m.host); err != nil {
-		return fmt.Errorf("signature: sign callback: %w", err)
+		return signError("callback", err)
 	}
 	if r.Header.Get("Content-Type") == "" {
 		r.Header.Set("Content-Type", "application/json")
@@ -84,7 +84,7 @@ func (s *Signer) SignCallback(r *http.Request, body []byte) error {
 	m.covered.set(s.header.coverage)
 	authorization, err := s.sign(&m)
 	if err != nil {
-		return fmt.Errorf("signature: sign callback: %w", err)
+		return signError("callback", err)
 	}
 	r.Header.Set("Authorization", authorization)
 	r.ContentLength = int64(len(body))
@@ -105,13 +105,13 @@ func (s *Signer) SignRedirect(u *url.URL) error {
 	}
 	target, err := requestTarget(u.RequestURI(), u.Host)
 	if err != nil {
-		return fmt.Errorf("signature: sign redirect: %w", err)
+		return signError("redirect", err)
 	}
 	m := message{method: "get", target: target, host: u.Host, date: s.now().UTC().Format(http.TimeFormat)}
 	m.covered.set(redirectCoverage())
 	authorization, err := s.sign(&m)
 	if err != nil {
-		return fmt.Errorf("signature: sign redirect: %w", err)
+		return signError("redirect", err)
 	}
 	u.RawQuery += "&authorization=" + encodeParameter(authorization) + "&date=" + encodeParameter(m.date)
 	return nil
@@ -130,6 +130,14 @@ func (s *Signer) sign(m *message) (string, error) {
 	}
 	return fmt.Sprintf(`Signature keyId="%s",algorithm="%s",headers="%s",signature="%s"`,
 		s.keyID, algorithm, strings.Join(m.covered.slice(), " "), base64.StdEncoding.EncodeToString(signature)), nil
+}
+
+// signError adds the operation to the text of err, whose *Error has none yet.
+func signError(kind string, err error) error {
+	if e, ok := errors.AsType[*Error](err); ok {
+		return withOperation("sign."+kind, e)
+	}
+	return fmt.Errorf("signature: sign %s: %w", kind, err)
 }
 
 // encodeParameter returns s in base64 with '+', '/' and '=' escaped, because '+' means a space in a
