@@ -116,7 +116,7 @@ func change[T any](ctx context.Context, s *Flows, checkID string, apply func(*ch
 				return c, nil
 			case err != nil:
 				return changed{}, replaceTimeout(ctx, err)
-			case stored == next:
+			case next != "" && stored == next: // the key has the value of this call
 				return c, nil
 			}
 			if c.flow, err = decodeFlow(checkID, stored); err != nil {

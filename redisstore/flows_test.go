@@ -104,7 +104,7 @@ func TestFlows_UnknownValue(t *testing.T) {
 	t.Parallel()
 	srv := startServer(t)
 	flows := srv.flows(t)
-	for _, value := range []string{"text", "{}", `{"owner":"YQ=="}`} {
+	for _, value := range []string{"", "text", "{}", `{"owner":"YQ=="}`} {
 		if err := srv.client(t).Set(t.Context(), "idverify:flow:check", value, time.Hour).Err(); err != nil {
 			t.Fatal(err)
 		}
