@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"runtime"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -103,6 +105,14 @@ func TestReplays_AcceptsRecordedClaimOnce(t *testing.T) {
 			stall.active.Store(false)
 			return store
 		},
+		"no reply in time, twice": func(t *testing.T, srv *server) *redisstore.Replays {
+			stall := newStall(srv)
+			store := stall.store(t)
+			stall.failClaim(t, store, messageID)
+			stall.failClaim(t, store, messageID)
+			stall.active.Store(false)
+			return store
+		},
 		"no reply in time, twice at once": func(t *testing.T, srv *server) *redisstore.Replays {
 			stall := newStall(srv)
 			store := stall.store(t)
@@ -135,8 +145,8 @@ func TestReplays_AcceptsRecordedClaimOnce(t *testing.T) {
 			t.Parallel()
 			srv := startServer(t)
 			store := fail(t, srv)
-			if n := store.OpenClaims(); n != 1 {
-				t.Errorf("open claims = %d, want 1", n)
+			if n := store.OpenClaims(); n != [2]int{1, 1} {
+				t.Errorf("open claims = %d, want 1 and 1", n)
 			}
 			// Another process cannot recognize the record.
 			if fresh, err := srv.store(t).Claim(t.Context(), messageID, time.Minute); fresh || err != nil {
@@ -153,23 +163,6 @@ func TestReplays_AcceptsRecordedClaimOnce(t *testing.T) {
 				t.Errorf("last call: fresh = %v, error = %v; want false", last, err)
 			}
 		})
-	}
-}
-
-// TestReplays_ClaimAfterTwoFailures makes two calls fail one after the other.
-func TestReplays_ClaimAfterTwoFailures(t *testing.T) {
-	t.Parallel()
-	stall := newStall(startServer(t))
-	store := stall.store(t)
-	stall.failClaim(t, store, messageID)
-	stall.failClaim(t, store, messageID)
-	stall.active.Store(false)
-
-	first, err1 := store.Claim(t.Context(), messageID, time.Minute)
-	second, err2 := store.Claim(t.Context(), messageID, time.Minute)
-
-	if err := errors.Join(err1, err2); !first || second || err != nil {
-		t.Errorf("fresh = %v, then %v, error = %v; want true, then false", first, second, err)
 	}
 }
 
@@ -199,8 +192,8 @@ func TestReplays_OtherProcessClaimsFirst(t *testing.T) {
 			t.Errorf("fresh = %v, error = %v; want false: the other process accepted the message", fresh, err)
 		}
 	}
-	if n := store.OpenClaims(); n > 1 {
-		t.Errorf("open claims = %d, want at most 1", n)
+	if n := store.OpenClaims(); n != [2]int{0, 1} {
+		t.Errorf("open claims = %d, want 0 and 1", n)
 	}
 }
 
@@ -226,8 +219,8 @@ func TestReplays_LimitsOpenClaims(t *testing.T) {
 		for i := range 10 {
 			claim(i)
 		}
-		if n := store.OpenClaims(); n != 0 {
-			t.Errorf("open claims after successful ones = %d, want 0", n)
+		if n := store.OpenClaims(); n != [2]int{} {
+			t.Errorf("open claims after successful ones = %d, want none", n)
 		}
 		reply = down
 
@@ -244,8 +237,46 @@ func TestReplays_LimitsOpenClaims(t *testing.T) {
 		claim(1<<20 + 1)
 		after := store.OpenClaims()
 
-		if duringOutage != redisstore.MaxOpenClaims || before != duringOutage || after != 0 {
-			t.Errorf("open claims = %d in the outage, %d when their records expire, %d afterwards; want %d, the same, 0", duringOutage, before, after, redisstore.MaxOpenClaims)
+		if duringOutage != [2]int{redisstore.MaxOpenClaims, redisstore.MaxOpenClaims} || before != duringOutage || after != [2]int{} {
+			t.Errorf("open claims = %d in the outage, %d when their records expire, %d afterwards; want %d, the same, none", duringOutage, before, after, redisstore.MaxOpenClaims)
+		}
+	})
+}
+
+// TestReplays_FailsAgainAtExpiry makes a call fail that began before the record of an earlier
+// failed call expired. Redis may have recorded its value, so the next call must use it too.
+func TestReplays_FailsAgainAtExpiry(t *testing.T) {
+	t.Parallel()
+	var delay time.Duration
+	values := make(map[any]int) // calls by the value of messageID
+	client := unreachableClient(t)
+	client.AddHook(hookFunc(func(cmd redis.Cmder) error {
+		if strings.Contains(fmt.Sprint(cmd.Args()[1]), ":010203") {
+			values[cmd.Args()[2]]++
+		}
+		time.Sleep(delay) // of the bubble's clock
+		return errors.New("connection lost")
+	}))
+	store := newStore(t, client, &redisstore.Options{Timeout: 2 * time.Second})
+	synctest.Test(t, func(t *testing.T) {
+		claim := func(id [32]byte) {
+			if fresh, err := store.Claim(t.Context(), id, 11*time.Second); fresh || err == nil {
+				t.Errorf("fresh = %t, error = %v; want an error", fresh, err)
+			}
+		}
+		claim(messageID)
+		time.Sleep(12500 * time.Millisecond) // the record expires after 13 s
+		delay = time.Second
+		var second sync.WaitGroup
+		second.Go(func() { claim(messageID) })
+		time.Sleep(750 * time.Millisecond)
+		claim([32]byte{4}) // removes expired claims
+		second.Wait()
+		delay = 0
+		claim(messageID)
+
+		if len(values) != 1 {
+			t.Errorf("calls by value = %v, want one value", values)
 		}
 	})
 }

@@ -172,6 +172,27 @@ func TestStores_RedisUnavailable(t *testing.T) {
 	}
 }
 
+// TestStores_KeyDisappears makes a key expire between SET, which finds it, and GET.
+func TestStores_KeyDisappears(t *testing.T) {
+	t.Parallel()
+	client := unreachableClient(t)
+	client.AddHook(hookFunc(func(cmd redis.Cmder) error {
+		if cmd.Name() == "get" {
+			return redis.Nil
+		}
+		return nil
+	}))
+
+	_, claimed := newStore(t, client, nil).Claim(t.Context(), messageID, time.Minute)
+	added := newFlows(t, client, nil).Add(t.Context(), newFlow("check"), time.Hour)
+
+	for operation, err := range map[string]error{"claim": claimed, "add flow": added} {
+		if want := "redisstore: " + operation + ": key disappeared (it expired, or Redis evicted it)"; fmt.Sprint(err) != want {
+			t.Errorf("error = %v, want %s: the message or flow may be new", err, want)
+		}
+	}
+}
+
 func TestReplays_ClaimCanceled(t *testing.T) {
 	t.Parallel()
 	store := newStore(t, silentClient(t), &redisstore.Options{Timeout: time.Hour})

@@ -234,26 +234,29 @@ func testCheckIDs(t *testing.T, s checkflow.Store) {
 }
 
 func testExpiry(t *testing.T, s checkflow.Store) {
-	long, short := add(t, s), newFlow()
-	if err := s.Add(t.Context(), short, 50*time.Millisecond); err != nil {
-		t.Fatalf("Add: %v", err)
-	}
-	added := time.Now()
-
-	for claim(t, s, short.CheckID, other, false) != checkflow.ReasonNotFound {
-		if time.Since(added) > time.Minute {
-			t.Fatal("a flow with a TTL of 50 ms can be claimed after a minute")
+	long := add(t, s)
+	for _, lifetime := range []time.Duration{50 * time.Millisecond, 0} {
+		short := newFlow()
+		if err := s.Add(t.Context(), short, lifetime); err != nil {
+			t.Fatalf("Add: %v", err)
 		}
-	}
+		added := time.Now()
 
-	if finish(t, s, short.CheckID) || stateOf(t, s, short.CheckID) != "not stored" {
-		t.Error("an expired flow can be claimed or finished")
+		for claim(t, s, short.CheckID, other, false) != checkflow.ReasonNotFound {
+			if time.Since(added) > time.Minute {
+				t.Fatalf("a flow with a TTL of %s can be claimed after a minute", lifetime)
+			}
+		}
+
+		if finish(t, s, short.CheckID) || stateOf(t, s, short.CheckID) != "not stored" {
+			t.Error("an expired flow can be claimed or finished")
+		}
+		if err := s.Add(t.Context(), short, ttl); err != nil {
+			t.Errorf("Add of an expired flow: %v", err)
+		}
 	}
 	if got := stateOf(t, s, long.CheckID); got != "started" {
 		t.Errorf("state of a flow with a longer TTL = %s, want started", got)
-	}
-	if err := s.Add(t.Context(), short, ttl); err != nil {
-		t.Errorf("Add of an expired flow: %v", err)
 	}
 }
 
