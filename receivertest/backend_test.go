@@ -13,6 +13,7 @@ import (
 	"encoding/json"
 	"encoding/pem"
 	"errors"
+	"fmt"
 	"io"
 	"math/big"
 	"net/http"
@@ -48,6 +49,9 @@ func newBackend(fault string) *backend {
 func (b *backend) probe() receivertest.Probe {
 	return receivertest.Probe{
 		Created: func(_ context.Context, c receivertest.Check) error {
+			if c.Product != "phone_check" && c.Product != "subscriber_check" {
+				return fmt.Errorf("unknown product %q", c.Product)
+			}
 			b.mu.Lock()
 			defer b.mu.Unlock()
 			b.products[c.CheckID] = c.Product

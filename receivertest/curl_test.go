@@ -86,8 +86,8 @@ func TestFinding_Curl(t *testing.T) {
 					continue
 				}
 				commands++
-				if strings.Contains(f.Curl, "a=$b") {
-					t.Errorf("%s: the command contains the value of a header:\n%s", f.Rule, f.Curl)
+				if strings.Contains(f.Curl, "a=$b") || !strings.Contains(f.Curl, "--header 'Host: ") {
+					t.Errorf("%s: the command contains the value of a header, or no readable Host:\n%s", f.Rule, f.Curl)
 				}
 				run(t, f.Curl, "HEADER_COOKIE=a=$b; c='d'")
 				if diff := cmp.Diff(sent[f.Rule], c.take()); diff != "" {
@@ -129,7 +129,7 @@ func TestFinding_CurlTLS(t *testing.T) {
 	}
 }
 
-// TestFinding_CurlOfHandler runs a command for a receiver that was examined in memory.
+// TestFinding_CurlOfHandler runs commands for a receiver that was examined in memory.
 func TestFinding_CurlOfHandler(t *testing.T) {
 	t.Parallel()
 	requireCurl(t)
@@ -137,10 +137,25 @@ func TestFinding_CurlOfHandler(t *testing.T) {
 	srv := httptest.NewServer(&c)
 	t.Cleanup(srv.Close)
 
-	got, command := c.sendAgain(t, receivertest.Receiver{Handler: &c}, "callback/body-of-10-mib", "RECEIVER="+srv.URL)
+	var sent recorded // the last message with a special body
+	rejectChunked := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		c.take()
+		c.ServeHTTP(httptest.NewRecorder(), r)
+		received := c.take()
+		if received.Encoding != nil || strings.HasPrefix(received.Body, "1048") {
+			sent = received
+		}
+		if received.Encoding != nil {
+			w.WriteHeader(http.StatusBadRequest)
+		}
+	})
 
-	if got.Method != "POST" || !strings.HasPrefix(got.Body, "1048") || len(command) > 10_000 {
-		t.Errorf("request = %v, want 10 MiB by a short command of %d bytes", got, len(command))
+	for _, rule := range []string{"callback/body-of-10-mib", "callback/accepts-chunked-body"} {
+		got, command := c.sendAgain(t, receivertest.Receiver{Handler: rejectChunked, Strict: true}, rule, "RECEIVER="+srv.URL)
+
+		if diff := cmp.Diff(sent, got); diff != "" || got.Method != "POST" || len(command) > 10_000 {
+			t.Errorf("%s (-examination +command), by %d bytes:\n%s", rule, len(command), diff)
+		}
 	}
 }
 

@@ -49,13 +49,12 @@ const (
 type subject struct {
 	checkID string
 	known   bool // the backend has created the check
-	product string
 	header  http.Header
 }
 
 // newSubject returns a new check, which the backend knows if the Probe allows that.
 func (e *examination) newSubject(ctx context.Context, product string) (subject, error) {
-	s := subject{checkID: newCheckID(), product: product, header: e.Header}
+	s := subject{checkID: newCheckID(), header: e.Header}
 	if e.Kind == KindRedirect && e.Probe.Session != nil {
 		session, err := e.probeSession(ctx)
 		if err == nil {
@@ -84,7 +83,7 @@ func (e *examination) newSubject(ctx context.Context, product string) (subject, 
 func (e *examination) setup(s subject) attack.Setup {
 	setup := attack.Setup{
 		URL: e.address.url, KeyID: keyIDOf(&e.Keys.signing.PublicKey), Key: e.Keys.signing, Unpublished: e.Keys.unpublished,
-		Now: e.Now(), CheckID: s.checkID, Product: s.product,
+		Now: e.Now(), CheckID: s.checkID,
 		CallbackHeader: e.CallbackHeader, Base64Digest: e.Base64Digest,
 	}
 	if !s.known {

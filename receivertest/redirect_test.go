@@ -135,17 +135,30 @@ func TestExamine_RedirectHandler(t *testing.T) {
 
 func TestExamine_RedirectMistakes(t *testing.T) {
 	t.Parallel()
-	for fault, want := range map[string]string{anySession: "other-session", signsInAgain: "replay", unavailable: "zero-signature"} {
-		bubble(t, fault, func(t *testing.T) {
-			r := redirectReceiver(t, newSignIn(fault), nil)
-			if fault == unavailable { // 503 is right only for a key that the receiver does not know
-				r.Only = []string{"redirect/zero-signature", "redirect/unpublished-key"}
+	for name, row := range map[string]struct {
+		fault string
+		only  []string // rules, without the probe Effects; nil for all rules
+		want  string
+	}{
+		"any session":             {anySession, nil, "redirect/other-session: acted on a redirect in the session of another user: "},
+		"any session, no effects": {anySession, []string{"redirect/other-session"}, "redirect/other-session: accepted a redirect in the session of another user: "},
+		"replay":                  {signsInAgain, nil, "redirect/replay: acted again on the check (2 effects): "},
+		"503, which is right for unknown keys only": {unavailable, []string{"redirect/zero-signature", "redirect/unpublished-key"}, "redirect/zero-signature: "},
+	} {
+		bubble(t, name, func(t *testing.T) {
+			r := redirectReceiver(t, newSignIn(row.fault), nil)
+			if row.only != nil {
+				r.Only, r.Probe.Effects = row.only, nil
 			}
 
 			report := examine(t, r)
 
-			if got := failures(report); got != want {
-				t.Errorf("failed rules = %q, want %s", got, want)
+			var failed []string
+			for _, f := range report.Failed() {
+				failed = append(failed, f.Rule+": "+f.Detail)
+			}
+			if len(failed) != 1 || !strings.HasPrefix(failed[0], row.want) {
+				t.Errorf("failed rules = %q, want %s", failed, row.want)
 			}
 		})
 	}
@@ -160,17 +173,21 @@ func TestExamine_RedirectWithoutVerifier(t *testing.T) {
 	})
 	r := receivertest.Receiver{
 		Kind: receivertest.KindRedirect, Keys: newKeys(t), URL: redirectURL, Handler: unverified, Probe: s.probe(),
-		Only: []string{"redirect/no-authorization", "redirect/signed-for-another-customer", "redirect/zero-signature"},
+		Only: []string{"redirect/no-authorization", "redirect/signed-for-another-customer", "redirect/zero-signature", "redirect/other-check"},
 	}
 
 	withSession := examine(t, r)
+	r.Probe.Effects = nil
+	withoutEffects := examine(t, r)
 	r.Probe = receivertest.Probe{}
 	s.fault = anySession
 	without := examine(t, r)
 
-	if got := failures(withSession); len(withSession.Failed()) != 3 {
-		t.Errorf("failed rules = %q, want all three", got)
+	if got := failures(withSession); len(withSession.Failed()) != 4 {
+		t.Errorf("failed rules = %q, want all four", got)
 	}
+	wantFinding(t, withSession, "redirect/other-check", receivertest.ResultFail, "acted on a check that the service did not sign")
+	wantFinding(t, withoutEffects, "redirect/other-check", receivertest.ResultFail, "accepted a check that the service did not sign")
 	if got := failures(without); got != "valid" {
 		t.Errorf("failed rules without a probe = %q, want valid", got)
 	}

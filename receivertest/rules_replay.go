@@ -177,7 +177,7 @@ func (e *examination) unknownCheckIgnored(ctx context.Context) (outcome, error) 
 	if !known.known {
 		return notApplicable(withoutCreated), nil
 	}
-	return e.noEffect(ctx, subject{checkID: newCheckID(), product: phoneCheck, header: e.Header}, "a check that its backend has not created")
+	return e.noEffect(ctx, subject{checkID: newCheckID(), header: e.Header}, "a check that its backend has not created")
 }
 
 func (e *examination) otherProduct(ctx context.Context) (outcome, error) {
@@ -188,7 +188,6 @@ func (e *examination) otherProduct(ctx context.Context) (outcome, error) {
 	if !s.known {
 		return notApplicable(withoutCreated), nil
 	}
-	s.product = phoneCheck
 	return e.noEffect(ctx, s, "a callback of another product than that of the check")
 }
 
