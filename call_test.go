@@ -681,7 +681,7 @@ func TestRetryPolicy_BudgetEmpty(t *testing.T) {
 			var log bytes.Buffer
 			respond := func(*http.Request) (*http.Response, error) { return response(503, nil), nil }
 			c := newTransportClient(t, func(r *http.Request) (*http.Response, error) { return respond(r) },
-				idverify.WithRetry(idverify.RetryPolicy{MinWait: 1, Budget: 1}), idverify.WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
+				idverify.WithRetry(idverify.RetryPolicy{MinWait: 1, Budget: 1}), idverify.WithLogger(slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn}))))
 			_, _ = c.PhoneChecks.Get(t.Context(), "a")
 			respond = tt.respond
 			log.Reset()

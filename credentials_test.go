@@ -740,7 +740,7 @@ func TestCredentialsSource_Hangs(t *testing.T) {
 		start := time.Now()
 
 		for err := range concurrently(3, func() error { return errorOf(c.Token(t.Context(), idverify.ScopeReachability)) }) {
-			if !errors.Is(err, context.DeadlineExceeded) || !strings.HasSuffix(err.Error(), "credentials source failed: no result within the timeout of a token request") {
+			if !errors.Is(err, context.DeadlineExceeded) || err.Error() != `idverify: get token for scope "coverage": credentials source failed: no result within the timeout of a token request` {
 				t.Errorf("error = %v, want a timeout of the source", err)
 			}
 		}

@@ -341,8 +341,12 @@ type operation struct {
 	Success                        int
 }
 
+// withoutIDs is a response about a resource, or a page with one, in which every field is missing.
+const withoutIDs = `{"page":{},"_embedded":{"checks":[{}],"traces":[{}],"workspaces":[{}],"members":[{}],"invitations":[{}],"payment_methods":[{}],
+	"top_ups":[{}],"projects":[{}],"credentials":[{}],"usage":[{}]}}`
+
 // TestClient_SendsOperations sends each operation of operations.json, those of the console for the
-// default workspace and for another one.
+// default workspace and for another one. The service responds with 404, and then without an ID.
 func TestClient_SendsOperations(t *testing.T) {
 	t.Parallel()
 	values := ids{"check_id": "CHECK", "code": "GB", "project_id": "PROJECT", "client_id": "CLIENT", "member_id": "MEMBER", "payment_method_id": "METHOD", "name": "n"}
@@ -364,16 +368,20 @@ func TestClient_SendsOperations(t *testing.T) {
 			for _, m := range calls {
 				t.Run(op.Operation+" in "+workspace, func(t *testing.T) {
 					t.Parallel()
-					srv := newService(t, respondWithProblem(404, "not_found", ""))
+					srv := newService(t, respondInTurn(respondWithProblem(404, "not_found", ""), respondWith(op.Success, withoutIDs)))
 					s := &matrixTest{t: t, client: srv.client(t, v02), console: srv.console(t), id: values.get}
 					if workspace == "ANOTHER" {
 						s.console = s.console.ForWorkspace("ANOTHER")
 					}
 
 					err := m.do(t.Context(), s)
+					unusable := m.do(t.Context(), s)
 
 					if !errors.Is(err, idverify.ErrNotFound) {
 						t.Errorf("error = %v, want ErrNotFound", err)
+					}
+					if _, ok := errors.AsType[*idverify.DecodeError](unusable); !ok && op.Method != http.MethodDelete {
+						t.Errorf("error = %v, want a *DecodeError: without it, the caller gets nil, or a resource that it cannot find again", unusable)
 					}
 					version := "v0.1"
 					if strings.HasPrefix(op.Path, "/phone_check/") || strings.HasPrefix(op.Path, "/subscriber_check/") {
