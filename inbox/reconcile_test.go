@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -288,32 +289,39 @@ func TestInbox_ReconcileOldestProductFirst(t *testing.T) {
 	})
 }
 
-// Entries whose result your function rejects must not delay the others.
+// Entries whose result your function rejects, or whose read the service rejects, must not delay the
+// others.
 func TestInbox_ReconcilePoison(t *testing.T) {
 	onDatabases(t, func(t *testing.T, d database) {
-		b := newBackend(t, d, &inbox.Options{OnResult: func(ctx context.Context, tx *sql.Tx, e inbox.Entry) error {
-			if strings.HasPrefix(e.Reference, "poison") {
-				return errors.New("invalid customer record")
+		for status, want := range map[int]string{0: "invalid customer record", 400: ": 400 ", 409: ": 409 "} {
+			b := newBackend(t, d, &inbox.Options{OnResult: func(ctx context.Context, tx *sql.Tx, e inbox.Entry) error {
+				if strings.HasPrefix(e.Reference, "poison") {
+					return errors.New("invalid customer record")
+				}
+				return insertEffect(ctx, tx, e)
+			}})
+			for n := range 5 {
+				b.open(t, b.startSilent(t, matching, fmt.Sprint("poison ", n)))
 			}
-			return insertEffect(ctx, tx, e)
-		}})
-		for n := range 5 {
-			b.open(t, b.startSilent(t, matching, fmt.Sprint("poison ", n)))
-		}
-		b.open(t, b.startSilent(t, matching, "sign-up 1"))
-		b.advance(t, time.Hour)
+			b.advance(t, time.Second) // the entry of sign-up 1 becomes due last
+			b.open(t, b.startSilent(t, matching, "sign-up 1"))
+			b.advance(t, time.Hour)
+			if status > 0 {
+				b.service.Inject(sandboxfake.Match{Operation: "phone_check.get"}, slices.Repeat([]sandboxfake.Fault{{Status: status}}, 5)...)
+			}
 
-		err := b.inbox.Reconcile(t.Context(), b.client)
+			err := b.inbox.Reconcile(t.Context(), b.client)
 
-		if err == nil || !strings.Contains(err.Error(), "invalid customer record") {
-			t.Errorf("error = %v, want that of OnResult", err)
-		}
-		b.wantEffects(t, "sign-up 1")
-		before := b.count("phone_check.get")
-		b.advance(t, 9*time.Minute)
-		b.reconcile(t)
-		if n := b.count("phone_check.get") - before; n != 0 {
-			t.Errorf("%d reads within ten minutes of a failure, want none", n)
+			if err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("error = %v, want %s", err, want)
+			}
+			b.wantEffects(t, "sign-up 1")
+			before := b.count("phone_check.get")
+			b.advance(t, 9*time.Minute)
+			b.reconcile(t)
+			if n := b.count("phone_check.get") - before; n != 0 {
+				t.Errorf("%d reads within ten minutes of a failure, want none", n)
+			}
 		}
 	})
 }
