@@ -140,9 +140,7 @@ func TestVerifier_KeyIDBytes(t *testing.T) {
 			continue // signing is slow
 		}
 		r := callbackRequest(t, "https://"+host+target)
-		if err := signer.SignCallback(r, []byte(body)); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, signer.SignCallback(r, []byte(body)))
 
 		m, err := verifierFor(t, signature.StaticKeys{id: &keys()["service-1"].PublicKey}, signature.VerifierOptions{}, host).VerifyCallback(r)
 

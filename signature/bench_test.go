@@ -127,21 +127,14 @@ const warmUp = 2000
 
 func allocations(b *testing.B, run func() error) float64 {
 	b.Helper()
-	return testing.AllocsPerRun(100, func() {
-		if err := run(); err != nil {
-			b.Fatal(err)
-		}
-	})
+	return testing.AllocsPerRun(100, func() { noError(b, run()) })
 }
 
 // rawRSA returns a function that verifies one RSA signature.
 func rawRSA(b *testing.B) func() error {
 	key := keys()["service-1"]
 	sum := sha256.Sum256([]byte(benchBody))
-	sig, err := rsa.SignPKCS1v15(nil, key, crypto.SHA256, sum[:])
-	if err != nil {
-		b.Fatal(err)
-	}
+	sig := must(rsa.SignPKCS1v15(nil, key, crypto.SHA256, sum[:]))(b)
 	return func() error { return rsa.VerifyPKCS1v15(&key.PublicKey, crypto.SHA256, sum[:], sig) }
 }
 
@@ -218,8 +211,6 @@ func BenchmarkVerifier_VerifyCallback(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		rewind()
-		if _, err := v.VerifyCallback(r); err != nil {
-			b.Fatal(err)
-		}
+		must(v.VerifyCallback(r))(b)
 	}
 }

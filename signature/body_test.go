@@ -94,9 +94,7 @@ func TestVerifier_CallbackAllocations(t *testing.T) {
 		verified := testing.AllocsPerRun(100, func() {
 			reader.Reset(content)
 			r.Body = body
-			if _, err := v.VerifyCallback(r); err != nil {
-				t.Fatal(err)
-			}
+			must(v.VerifyCallback(r))(t)
 		})
 		if verified > raw+2 || err != nil {
 			t.Errorf("%s: %v allocations, error = %v; want those of the RSA verification, %v, one for the message and one for r.Body", name, verified, err, raw)
@@ -112,10 +110,7 @@ func TestVerifier_MessageReleasesBody(t *testing.T) {
 		r := request(t, w)
 		original := &watchedBody{Reader: strings.NewReader(body)}
 		r.Body = original
-		message, err := v.VerifyCallback(r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		message := must(v.VerifyCallback(r))(t)
 		return message, weak.Make(original)
 	}
 

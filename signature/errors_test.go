@@ -17,8 +17,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/idverify/idverify-go/internal/attack"
 	"github.com/idverify/idverify-go/signature"
 )
@@ -173,9 +171,7 @@ func TestVerifier_ErrorTexts(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			v := newVerifier(t, tt.opts)
 			if tt.opts.Replay == store {
-				if _, err := tt.kind.verify(v, request(t, tt.kind.signedAt(now))); err != nil {
-					t.Fatal(err)
-				}
+				must(tt.kind.verify(v, request(t, tt.kind.signedAt(now))))(t)
 			}
 			w := tt.kind.make()
 			tt.change(w)
@@ -193,10 +189,7 @@ func TestVerifier_ErrorTexts(t *testing.T) {
 // exportedReasons returns the names of the exported errors, as in the source.
 func exportedReasons(t *testing.T) []string {
 	t.Helper()
-	source, err := os.ReadFile("errors.go")
-	if err != nil {
-		t.Fatal(err)
-	}
+	source := must(os.ReadFile("errors.go"))(t)
 	var names []string
 	for _, match := range regexp.MustCompile(`(?m)^\t(Err\w+) += errors\.New`).FindAllSubmatch(source, -1) {
 		names = append(names, string(match[1]))
@@ -218,9 +211,7 @@ func TestReasonName_AllReasons(t *testing.T) {
 		names = append(names, (&signature.Error{Reason: reason}).ReasonName())
 	}
 
-	if diff := cmp.Diff(exported, names); diff != "" {
-		t.Errorf("names of the exported errors (-want +got):\n%s", diff)
-	}
+	wantEqual(t, exported, names, "names of the exported errors")
 	if name := (&signature.Error{Reason: errors.New("other")}).ReasonName(); name != "" {
 		t.Errorf("name of another error = %q, want none", name)
 	}

@@ -93,20 +93,13 @@ func TestVerifier_ExplainEndsWithContext(t *testing.T) {
 						}
 					}()
 				} else {
-					conn, err := tls.Dial("tcp", server.Listener.Addr().String(), server.Client().Transport.(*http.Transport).TLSClientConfig)
-					if err != nil {
-						t.Fatal(err)
-					}
+					conn := must(tls.Dial("tcp", server.Listener.Addr().String(), server.Client().Transport.(*http.Transport).TLSClientConfig))(t)
 					closeConn = conn.Close
 					w := bufio.NewWriter(conn)
 					fmt.Fprintf(w, "POST /callbacks HTTP/1.1\r\nHost: %s\r\nContent-Length: %d\r\n", name, len(body))
-					if err := r.Header.Write(w); err != nil {
-						t.Fatal(err)
-					}
+					noError(t, r.Header.Write(w))
 					fmt.Fprint(w, "\r\n")
-					if err := w.Flush(); err != nil {
-						t.Fatal(err)
-					}
+					noError(t, w.Flush())
 				}
 
 				got := <-explanations

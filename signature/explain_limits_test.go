@@ -37,14 +37,9 @@ func expensive(tb testing.TB) (map[string]*http.Request, *signature.ExplainOptio
 		}
 		return r
 	}
-	forger, err := signature.NewSigner("forged", keys()["service-2"], nil)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	forger := must(signature.NewSigner("forged", keys()["service-2"], nil))(tb)
 	forged := many(target, body)
-	if err := forger.SignCallback(forged, []byte(body)); err != nil {
-		tb.Fatal(err)
-	}
+	noError(tb, forger.SignCallback(forged, []byte(body)))
 	opposite := receivedCallback(tb, target, `{"a":`+strings.Repeat("[1,", 2000)+"2"+strings.Repeat("]", 2000)+"}", signature.SignerOptions{})
 	setBody(opposite, strings.Repeat("[[1],", 2000)+"2"+strings.Repeat("]", 2000))
 	escaped := receivedCallback(tb, target, "a", signature.SignerOptions{})

@@ -20,8 +20,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/idverify/idverify-go/internal/attack"
 	"github.com/idverify/idverify-go/signature"
 )
@@ -31,36 +29,22 @@ const explainBody = `{"check_id":"c1","status":"COMPLETED","match":true,"note":"
 // received returns a signed callback for the target, as a server receives it.
 func receivedCallback(tb testing.TB, target, content string, opts signature.SignerOptions) *http.Request {
 	tb.Helper()
-	r, err := http.ReadRequest(bufio.NewReader(strings.NewReader("POST " + target + " HTTP/1.1\r\nHost: " + host + "\r\n\r\n")))
-	if err != nil {
-		tb.Fatal(err)
-	}
+	r := must(http.ReadRequest(bufio.NewReader(strings.NewReader("POST " + target + " HTTP/1.1\r\nHost: " + host + "\r\n\r\n"))))(tb)
 	name := opts.CallbackHeader
 	if name == "" {
 		name = "x-service-callback"
 	}
 	r.Header.Set(name, "phone_check")
-	if err := newSigner(tb, opts).SignCallback(r, []byte(content)); err != nil {
-		tb.Fatal(err)
-	}
+	noError(tb, newSigner(tb, opts).SignCallback(r, []byte(content)))
 	return r
 }
 
 // receivedRedirect returns a signed redirect for the target, as a server receives it.
 func receivedRedirect(tb testing.TB, target string) *http.Request {
 	tb.Helper()
-	u, err := url.Parse("https://" + host + target)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	if err := newSigner(tb, signature.SignerOptions{}).SignRedirect(u); err != nil {
-		tb.Fatal(err)
-	}
-	r, err := http.ReadRequest(bufio.NewReader(strings.NewReader("GET " + u.RequestURI() + " HTTP/1.1\r\nHost: " + host + "\r\n\r\n")))
-	if err != nil {
-		tb.Fatal(err)
-	}
-	return r
+	u := must(url.Parse("https://" + host + target))(tb)
+	noError(tb, newSigner(tb, signature.SignerOptions{}).SignRedirect(u))
+	return must(http.ReadRequest(bufio.NewReader(strings.NewReader("GET " + u.RequestURI() + " HTTP/1.1\r\nHost: " + host + "\r\n\r\n"))))(tb)
 }
 
 // setBody replaces the body, as middleware does.
@@ -285,9 +269,7 @@ func checkExplanation(t *testing.T, e signature.Explanation, want []string) {
 func bodyOf(t *testing.T, r *http.Request) string {
 	t.Helper()
 	var b bytes.Buffer
-	if _, err := io.Copy(&b, r.Body); err != nil {
-		t.Fatal(err)
-	}
+	must(io.Copy(&b, r.Body))(t)
 	return b.String()
 }
 
@@ -461,9 +443,7 @@ func wantRewritten(t *testing.T, signed, received, want string) {
 	got := linesOf(explain(t, host, r, nil))
 
 	want += ": configure the proxy to keep it, or the receiver to verify the original (in Go, with VerifierOptions.Target)"
-	if diff := cmp.Diff([]string{want}, got); diff != "" {
-		t.Errorf("explanation (-want +got):\n%s", diff)
-	}
+	wantEqual(t, []string{want}, got, "explanation")
 }
 
 // TestVerifier_ExplainTargetHeader takes the target from headers, and from registered paths.
@@ -647,9 +627,7 @@ func TestVerifier_ExplainBody(t *testing.T) {
 
 			got := linesOf(explain(t, host, r, nil))
 
-			if diff := cmp.Diff(want, got); diff != "" {
-				t.Errorf("explanation (-want +got):\n%s", diff)
-			}
+			wantEqual(t, want, got, "explanation")
 		})
 	}
 }
@@ -657,9 +635,7 @@ func TestVerifier_ExplainBody(t *testing.T) {
 func indented(t *testing.T, text string) string {
 	t.Helper()
 	var b bytes.Buffer
-	if err := json.Indent(&b, []byte(text), "", "  "); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, json.Indent(&b, []byte(text), "", "  "))
 	return b.String()
 }
 
@@ -742,9 +718,7 @@ func TestVerifier_ExplainCachedKeySet(t *testing.T) {
 
 	before := v.Explain(t.Context(), r, nil)
 	fetchedBefore := server.fetches()
-	if err := source.Refresh(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, source.Refresh(t.Context()))
 	after := v.Explain(t.Context(), r, nil)
 	unknown := receivedCallback(t, target, body, signature.SignerOptions{})
 	unknown.Header.Set("Authorization", strings.Replace(unknown.Header.Get("Authorization"), keyID, "unknown", 1))

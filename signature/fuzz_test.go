@@ -194,10 +194,7 @@ func FuzzVerifier(f *testing.F) {
 	f.Add(callback.Method, callback.Target, callback.Host, callback.Get("Authorization"), callback.Get("Date"), callback.Get("Digest"), callback.Get("X-Service-Callback"), []byte(body))
 	f.Add(redirect.Method, redirect.Target, redirect.Host, "", "", "", "", []byte(nil))
 	f.Fuzz(func(t *testing.T, method, target, host, authorization, date, digest, kind string, content []byte) {
-		v, err := signature.NewVerifier(keyFunc(func(ctx context.Context, id string) (*rsa.PublicKey, error) { return serviceKeys().PublicKey(ctx, id) }), []string{"api.example.com"}, &signature.VerifierOptions{Now: clock})
-		if err != nil {
-			t.Fatal(err)
-		}
+		v := must(signature.NewVerifier(keyFunc(func(ctx context.Context, id string) (*rsa.PublicKey, error) { return serviceKeys().PublicKey(ctx, id) }), []string{"api.example.com"}, &signature.VerifierOptions{Now: clock}))(t)
 		r := &http.Request{Method: method, RequestURI: target, URL: &url.URL{Path: "/"}, Host: host, Body: http.NoBody, Header: http.Header{
 			"Authorization": {authorization}, "Date": {date}, "Digest": {digest}, "X-Service-Callback": {kind}}}
 		r.Body = restored(content)

@@ -60,15 +60,9 @@ func serveVersion(t *testing.T, version int, build func(host string) http.Handle
 
 func send(t *testing.T, client *http.Client, r *http.Request) (status int, header http.Header, body string) {
 	t.Helper()
-	response, err := client.Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	response := must(client.Do(r))(t)
 	defer response.Body.Close()
-	read, err := io.ReadAll(response.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	read := must(io.ReadAll(response.Body))(t)
 	return response.StatusCode, response.Header, string(read)
 }
 
@@ -101,9 +95,7 @@ func TestVerifier_RequireCallback(t *testing.T) {
 			if status != http.StatusNoContent {
 				t.Fatalf("response = %d, want 204", status)
 			}
-			if diff := cmp.Diff(received{"subscriber_check", body, "x=%2F&x=", body}, got); diff != "" {
-				t.Errorf("received (-want +got):\n%s", diff)
-			}
+			wantEqual(t, received{"subscriber_check", body, "x=%2F&x=", body}, got, "received")
 		})
 	}
 }
@@ -114,17 +106,9 @@ func TestVerifier_RequireRedirect(t *testing.T) {
 	srv := serve(t, func(host string) http.Handler {
 		return verifierFor(t, serviceKeys(), signature.VerifierOptions{}, host).RequireRedirect(recorder(&got))
 	})
-	u, err := url.Parse(srv.URL + "/back?check_id=c1&code=a%2Bb")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := newSigner(t, signature.SignerOptions{}).SignRedirect(u); err != nil {
-		t.Fatal(err)
-	}
-	r, err := http.NewRequest(http.MethodGet, u.String(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	u := must(url.Parse(srv.URL + "/back?check_id=c1&code=a%2Bb"))(t)
+	noError(t, newSigner(t, signature.SignerOptions{}).SignRedirect(u))
+	r := must(http.NewRequest(http.MethodGet, u.String(), nil))(t)
 
 	status, _, _ := send(t, srv.Client(), r)
 
@@ -199,10 +183,7 @@ func TestVerifier_RequireCallbackReverseProxy(t *testing.T) {
 		}}, host)
 		return v.RequireCallback(recorder(&got))
 	})
-	inner, err := url.Parse(backend.URL + "/internal")
-	if err != nil {
-		t.Fatal(err)
-	}
+	inner := must(url.Parse(backend.URL + "/internal"))(t)
 	proxy := serve(t, func(string) http.Handler {
 		return &httputil.ReverseProxy{Transport: backend.Client().Transport, Rewrite: func(r *httputil.ProxyRequest) {
 			r.SetURL(inner)

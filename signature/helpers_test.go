@@ -22,6 +22,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/idverify/idverify-go/internal/attack"
 	"github.com/idverify/idverify-go/internal/tooltest"
 	"github.com/idverify/idverify-go/signature"
@@ -87,11 +89,7 @@ func verifierFor(tb testing.TB, source signature.KeySource, opts signature.Verif
 	if opts.Now == nil {
 		opts.Now = clock
 	}
-	v, err := signature.NewVerifier(source, hosts, &opts)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	return v
+	return must(signature.NewVerifier(source, hosts, &opts))(tb)
 }
 
 func newSigner(tb testing.TB, opts signature.SignerOptions) *signature.Signer {
@@ -99,19 +97,13 @@ func newSigner(tb testing.TB, opts signature.SignerOptions) *signature.Signer {
 	if opts.Now == nil {
 		opts.Now = clock
 	}
-	s, err := signature.NewSigner(keyID, keys()["service-1"], &opts)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	return s
+	return must(signature.NewSigner(keyID, keys()["service-1"], &opts))(tb)
 }
 
 // sign signs r as a callback with the given body, and returns it.
 func sign(tb testing.TB, r *http.Request, content string) *http.Request {
 	tb.Helper()
-	if err := newSigner(tb, signature.SignerOptions{}).SignCallback(r, []byte(content)); err != nil {
-		tb.Fatal(err)
-	}
+	noError(tb, newSigner(tb, signature.SignerOptions{}).SignCallback(r, []byte(content)))
 	return r
 }
 
@@ -138,11 +130,7 @@ func setupFor(path, query string) attack.Setup {
 // request returns the message as net/http's server parses it.
 func request(tb testing.TB, m *attack.Message) *http.Request {
 	tb.Helper()
-	r, err := m.Request()
-	if err != nil {
-		tb.Fatal(err)
-	}
-	return r
+	return must(m.Request())(tb)
 }
 
 // set, add, drop and edit return changes of a message.
@@ -282,11 +270,7 @@ func (s *keyServer) respond(h http.HandlerFunc) { s.mu.Lock(); defer s.mu.Unlock
 
 func (s *keyServer) fetches() int { s.mu.Lock(); defer s.mu.Unlock(); return s.count }
 
-func (s *keyServer) advance(d time.Duration) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.now = s.now.Add(d)
-}
+func (s *keyServer) advance(d time.Duration) { s.mu.Lock(); defer s.mu.Unlock(); s.now = s.now.Add(d) }
 
 func (s *keyServer) set(now time.Time) { s.mu.Lock(); defer s.mu.Unlock(); s.now = now }
 
@@ -298,11 +282,7 @@ func (s *keyServer) jwks(tb testing.TB, opts signature.JWKSOptions) *signature.J
 		opts.HTTPClient = tooltest.WithoutDeadlines(s.srv.Client())
 	}
 	opts.Now = s.clock
-	j, err := signature.NewJWKS(s.srv.URL+"/.well-known/jwks.json", &opts)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	return j
+	return must(signature.NewJWKS(s.srv.URL+"/.well-known/jwks.json", &opts))(tb)
 }
 
 func (s *keyServer) want(tb testing.TB, j *signature.JWKS, keyID, name string) {
@@ -349,14 +329,31 @@ func keySet(keys ...string) string { return `{"keys":[` + strings.Join(keys, ","
 func jwksOver(tb testing.TB, transport http.RoundTripper, opts signature.JWKSOptions) *signature.JWKS {
 	tb.Helper()
 	opts.HTTPClient = &http.Client{Transport: transport}
-	j, err := signature.NewJWKS("https://eu.example.com/jwks.json", &opts)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	return j
+	return must(signature.NewJWKS("https://eu.example.com/jwks.json", &opts))(tb)
 }
 
 // roundTrip implements http.RoundTripper without sockets, which synctest bubbles require.
 type roundTrip func(*http.Request) (*http.Response, error)
 
 func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// noError fails the test if err is not nil.
+func noError(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// wantEqual reports the difference between want and got, if any.
+func wantEqual(t testing.TB, want, got any, format string, args ...any) {
+	t.Helper()
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", fmt.Sprintf(format, args...), diff)
+	}
+}
+
+// must returns v, or fails the test.
+func must[T any](v T, err error) func(testing.TB) T {
+	return func(t testing.TB) T { t.Helper(); noError(t, err); return v }
+}

@@ -47,16 +47,10 @@ func node(t *testing.T, jobs []job) []result {
 	probe := exec.CommandContext(t.Context(), "node", "-e", "require('http-signature')")
 	probe.Dir = dir
 	tooltest.Require(t, probe.Run() == nil, "run script/setup interop, which installs Node.js and http-signature")
-	input, err := json.Marshal(jobs)
-	if err != nil {
-		t.Fatal(err)
-	}
+	input := must(json.Marshal(jobs))(t)
 	cmd := exec.CommandContext(t.Context(), "node", "interop.js")
 	cmd.Dir, cmd.Stdin, cmd.Stderr = dir, bytes.NewReader(input), os.Stderr
-	output, err := cmd.Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	output := must(cmd.Output())(t)
 	var results []result
 	if err := json.Unmarshal(output, &results); err != nil || len(results) != len(jobs) {
 		t.Fatalf("%d results for %d jobs, error %v", len(results), len(jobs), err)
@@ -68,10 +62,7 @@ func node(t *testing.T, jobs []job) []result {
 func interopKeys(t *testing.T) (private, public string) {
 	t.Helper()
 	key := keys()["service-1"]
-	spki, err := x509.MarshalPKIXPublicKey(&key.PublicKey)
-	if err != nil {
-		t.Fatal(err)
-	}
+	spki := must(x509.MarshalPKIXPublicKey(&key.PublicKey))(t)
 	private = string(pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(key)}))
 	return private, string(pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: spki}))
 }
@@ -109,9 +100,7 @@ func TestInterop_SignCallbacksForNode(t *testing.T) {
 		s := newSigner(t, signature.SignerOptions{Base64Digest: inBase64, Now: time.Now})
 		for _, query := range unusualQueries {
 			r := callbackRequest(t, "https://"+host+"/a%2Fb?"+query)
-			if err := s.SignCallback(r, []byte(body)); err != nil {
-				t.Fatal(err)
-			}
+			noError(t, s.SignCallback(r, []byte(body)))
 			headers := map[string]string{"host": host}
 			for name := range r.Header {
 				headers[strings.ToLower(name)] = r.Header.Get(name)
@@ -161,9 +150,7 @@ func TestInterop_SignRedirectsForNode(t *testing.T) {
 	var jobs []job
 	for _, query := range unusualQueries {
 		u := &url.URL{Scheme: "https", Host: host, Path: "/back/a b", RawQuery: query}
-		if err := s.SignRedirect(u); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, s.SignRedirect(u))
 		jobs = append(jobs, job{Op: "verifyRedirect", Key: public, KeyID: keyID, Host: host, URL: u.RequestURI()})
 	}
 	good := len(jobs)

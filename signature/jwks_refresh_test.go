@@ -147,12 +147,7 @@ func TestJWKS_RefreshKeepsUnknownKeyPause(t *testing.T) {
 	t.Parallel()
 	s := newKeyServer(t, jwk("a", "service-1"))
 	j := s.jwks(t, signature.JWKSOptions{})
-	refresh := func() {
-		t.Helper()
-		if err := j.Refresh(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-	}
+	refresh := func() { t.Helper(); noError(t, j.Refresh(t.Context())) }
 	refresh()
 	s.publish(jwk("a", "service-1"), jwk("new", "service-2"))
 

@@ -521,9 +521,7 @@ func TestJWKS_DefaultClient(t *testing.T) {
 			srv.StartTLS()
 			defer srv.Close()
 			certificate := filepath.Join(t.TempDir(), "ca.pem")
-			if err := os.WriteFile(certificate, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: srv.Certificate().Raw}), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			noError(t, os.WriteFile(certificate, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: srv.Certificate().Raw}), 0o600))
 			child := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestJWKS_DefaultClient$")
 			child.Env = append(os.Environ(), "SSL_CERT_FILE="+certificate, "SSL_CERT_DIR="+t.TempDir(), childURL+"="+srv.URL)
 			switch tt.env {
@@ -537,17 +535,12 @@ func TestJWKS_DefaultClient(t *testing.T) {
 			}
 			var output bytes.Buffer
 			child.Stdout, child.Stderr = &output, &output
-			stdin, err := child.StdinPipe()
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := child.Start(); err != nil {
-				t.Fatal(err)
-			}
+			stdin := must(child.StdinPipe())(t)
+			noError(t, child.Start())
 
 			<-closed // before the process ends: the client must not keep the connection
 			stdin.Close()
-			err = child.Wait()
+			err := child.Wait()
 
 			if got := strings.ReplaceAll(output.String(), "found", "found "+protocol); err != nil || !strings.Contains(got, tt.want) {
 				t.Errorf("child error = %v, output = %q, want %q", err, got, tt.want)
@@ -566,10 +559,7 @@ func fetchInChild(t *testing.T, url string) {
 		})
 	}
 	fetch := func(t *testing.T) {
-		j, err := signature.NewJWKS(url, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		j := must(signature.NewJWKS(url, nil))(t)
 		if _, err := j.PublicKey(t.Context(), "a"); err != nil {
 			fmt.Println(err)
 		} else {

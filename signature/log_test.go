@@ -15,8 +15,6 @@ import (
 	"testing/iotest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/idverify/idverify-go/signature"
 )
 
@@ -122,9 +120,7 @@ func TestVerifier_ForgedMessagesLogWarnings(t *testing.T) {
 				if records := fetches.at(slog.LevelError); len(records) != tt.failures {
 					t.Errorf("%d records of failed fetches, want %d", len(records), tt.failures)
 				}
-				if diff := cmp.Diff(tt.responses, responses); diff != "" {
-					t.Errorf("responses (-want +got):\n%s", diff)
-				}
+				wantEqual(t, tt.responses, responses, "responses")
 			})
 		}
 	}
@@ -153,9 +149,7 @@ func logCases(t *testing.T) []logCase {
 	t.Helper()
 	outage := errors.New("connection refused")
 	full := signature.NewMemoryReplayStore(1)
-	if _, err := full.Claim(t.Context(), [32]byte{1}, time.Hour); err != nil {
-		t.Fatal(err)
-	}
+	must(full.Claim(t.Context(), [32]byte{1}, time.Hour))(t)
 	waitingKeys := keyFunc(func(ctx context.Context, _ string) (*rsa.PublicKey, error) {
 		<-ctx.Done()
 		return nil, ctx.Err()
@@ -354,7 +348,5 @@ func TestJWKS_LogsEachFailedFetchOnce(t *testing.T) {
 		return logRecord{slog.LevelError, "signature: key set not fetched", map[string]any{
 			"failures": failures, "old_set_usable": usable, "error": "signature: key lookup: verification unavailable: get key set: 503 Service Unavailable"}}
 	}
-	if diff := cmp.Diff([]logRecord{failed(1, true), failed(2, false)}, log.records); diff != "" {
-		t.Errorf("records (-want +got):\n%s", diff)
-	}
+	wantEqual(t, []logRecord{failed(1, true), failed(2, false)}, log.records, "records")
 }

@@ -225,10 +225,7 @@ var vectors = []struct{ name, headers, signature string }{
 func TestSigningString_DraftVectors(t *testing.T) {
 	t.Parallel()
 	block, _ := pem.Decode([]byte(vectorKey))
-	parsed, err := x509.ParsePKIXPublicKey(block.Bytes)
-	if err != nil {
-		t.Fatal(err)
-	}
+	parsed := must(x509.ParsePKIXPublicKey(block.Bytes))(t)
 	key := parsed.(*rsa.PublicKey)
 	const (
 		target = "/foo?param=value&pet=dog"
@@ -241,10 +238,7 @@ func TestSigningString_DraftVectors(t *testing.T) {
 		t.Run(v.name, func(t *testing.T) {
 			t.Parallel()
 
-			auth, err := signature.ParseAuthorization(`Signature keyId="Test",algorithm="rsa-sha256",headers="` + v.headers + `",signature="` + v.signature + `"`)
-			if err != nil {
-				t.Fatal(err)
-			}
+			auth := must(signature.ParseAuthorization(`Signature keyId="Test",algorithm="rsa-sha256",headers="` + v.headers + `",signature="` + v.signature + `"`))(t)
 			text, err := signature.SigningString("post", target, "example.com", date, header, auth.Covered)
 			if err != nil {
 				t.Fatal(err)

@@ -17,8 +17,6 @@ import (
 	"testing/iotest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/idverify/idverify-go/internal/attack"
 	"github.com/idverify/idverify-go/signature"
 )
@@ -191,9 +189,7 @@ func TestVerifier_ObserveConcurrent(t *testing.T) {
 		}
 		w.Sign()
 		r := request(t, w)
-		wg.Go(func() {
-			handlerOf(v, kind, http.NotFoundHandler()).ServeHTTP(httptest.NewRecorder(), r)
-		})
+		wg.Go(func() { handlerOf(v, kind, http.NotFoundHandler()).ServeHTTP(httptest.NewRecorder(), r) })
 	}
 	wg.Wait()
 
@@ -231,9 +227,7 @@ func TestVerifier_ObservePanic(t *testing.T) {
 				t.Errorf("response to the replay = %d, want 400", second.Code)
 			}
 			want := []logRecord{{slog.LevelError, "signature: observer panicked", map[string]any{"operation": kind.name, "type": "string"}}}
-			if diff := cmp.Diff(want, records); diff != "" {
-				t.Errorf("records (-want +got):\n%s", diff)
-			}
+			wantEqual(t, want, records, "records")
 		})
 	}
 }
@@ -264,9 +258,7 @@ func TestVerifier_RequireCallbackStorePanic(t *testing.T) {
 	deliver := func() int {
 		r := callbackRequest(t, srv.URL+"/callbacks")
 		signer := newSigner(t, signature.SignerOptions{Now: func() time.Time { return signedAt }})
-		if err := signer.SignCallback(r, []byte(body)); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, signer.SignCallback(r, []byte(body)))
 		status, _, _ := send(t, srv.Client(), r)
 		return status
 	}

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/idverify/idverify-go/internal/attack"
 	"github.com/idverify/idverify-go/signature"
 )
@@ -15,15 +14,9 @@ import (
 func TestVerifier_VerifyRedirect(t *testing.T) {
 	t.Parallel()
 
-	m, err := newVerifier(t, signature.VerifierOptions{}).VerifyRedirect(request(t, signedRedirect()))
-
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := must(newVerifier(t, signature.VerifierOptions{}).VerifyRedirect(request(t, signedRedirect())))(t)
 	want := &signature.Message{KeyID: keyID, Date: now, Query: url.Values{"check_id": {"c1"}, "code": {"a+b"}}}
-	if diff := cmp.Diff(want, m); diff != "" {
-		t.Errorf("message (-want +got):\n%s", diff)
-	}
+	wantEqual(t, want, m, "message")
 }
 
 // unusualQueries are queries of redirect URLs that change when they are parsed and encoded again.
@@ -62,9 +55,7 @@ func TestVerifier_PreservesRedirectQuery(t *testing.T) {
 				t.Fatalf("error = %v, want none", err)
 			}
 			want, _ := url.ParseQuery(query)
-			if diff := cmp.Diff(want, m.Query); diff != "" {
-				t.Errorf("query (-want +got):\n%s", diff)
-			}
+			wantEqual(t, want, m.Query, "query")
 		})
 	}
 }

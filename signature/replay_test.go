@@ -61,9 +61,7 @@ func TestVerifier_RejectsModifiedCopies(t *testing.T) {
 			t.Parallel()
 			v := newVerifier(t, signature.VerifierOptions{Replay: signature.NewMemoryReplayStore(0)})
 			w := signedCallback()
-			if _, err := v.VerifyCallback(request(t, w)); err != nil {
-				t.Fatal(err)
-			}
+			must(v.VerifyCallback(request(t, w)))(t)
 			respell(w)
 
 			_, err := v.VerifyCallback(request(t, w))
@@ -132,9 +130,7 @@ func TestVerifier_ClaimTTL(t *testing.T) {
 				return true, nil
 			})})
 
-			if _, err := kind.verify(v, request(t, kind.signedAt(now.Add(tt.date)))); err != nil {
-				t.Fatal(err)
-			}
+			must(kind.verify(v, request(t, kind.signedAt(now.Add(tt.date)))))(t)
 
 			if got != tt.want {
 				t.Errorf("%s, date %v from now, skew %v: ttl = %v, want %v", kind.name, tt.date, tt.skew, got, tt.want)
@@ -147,9 +143,7 @@ func TestVerifier_ReplayStoreUnavailable(t *testing.T) {
 	t.Parallel()
 	outage := errors.New("connection refused")
 	full := signature.NewMemoryReplayStore(1)
-	if _, err := full.Claim(t.Context(), [32]byte{1}, time.Hour); err != nil {
-		t.Fatal(err)
-	}
+	must(full.Claim(t.Context(), [32]byte{1}, time.Hour))(t)
 	for name, store := range map[string]signature.ReplayStore{"failing": failingStore(outage), "full": full} {
 		_, err := newVerifier(t, signature.VerifierOptions{Replay: store}).VerifyCallback(request(t, signedCallback()))
 
@@ -239,9 +233,7 @@ func TestVerifier_WithoutReplayStore(t *testing.T) {
 	t.Parallel()
 	v := newVerifier(t, signature.VerifierOptions{Replay: signature.NewMemoryReplayStore(0)})
 	w := signedRedirect()
-	if _, err := v.VerifyRedirect(request(t, w)); err != nil {
-		t.Fatal(err)
-	}
+	must(v.VerifyRedirect(request(t, w)))(t)
 
 	_, err := v.WithoutReplayStore().VerifyRedirect(request(t, w))
 	_, original := v.VerifyRedirect(request(t, w))
@@ -300,9 +292,7 @@ func TestVerifier_ClaimOutlivesDate(t *testing.T) {
 						Replay: signature.NewMemoryReplayStore(0),
 						Now:    func() time.Time { return time.Now().Add(offset) },
 					})
-					if _, err := kind.verify(v, request(t, w)); err != nil {
-						t.Fatal(err)
-					}
+					must(kind.verify(v, request(t, w)))(t)
 
 					time.Sleep(tt.after) // the bubble's clock
 					offset = tt.copied

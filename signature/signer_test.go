@@ -18,10 +18,7 @@ import (
 // callbackRequest returns an unsigned callback as a client request.
 func callbackRequest(tb testing.TB, url string) *http.Request {
 	tb.Helper()
-	r, err := http.NewRequest(http.MethodPost, url, nil)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	r := must(http.NewRequest(http.MethodPost, url, nil))(tb)
 	r.Header.Set("x-service-callback", "subscriber_check")
 	return r
 }
@@ -48,9 +45,7 @@ func TestSigner_SignCallback(t *testing.T) {
 					r.Header.Set(tt.signer.CallbackHeader, "subscriber_check")
 				}
 
-				if err := newSigner(t, tt.signer).SignCallback(r, []byte(body)); err != nil {
-					t.Fatal(err)
-				}
+				noError(t, newSigner(t, tt.signer).SignCallback(r, []byte(body)))
 				status, _, _ := send(t, srv.Client(), r)
 
 				if status != http.StatusNoContent || got.Body != body || got.Product != "subscriber_check" {
@@ -71,15 +66,10 @@ func TestSigner_SignsRequestTwice(t *testing.T) {
 	s := newSigner(t, signature.SignerOptions{})
 
 	for range 2 {
-		if err := s.SignCallback(r, []byte(body)); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, s.SignCallback(r, []byte(body)))
 	}
 
-	again, err := r.GetBody()
-	if err != nil {
-		t.Fatal(err)
-	}
+	again := must(r.GetBody())(t)
 	if got, _ := io.ReadAll(again); string(got) != body {
 		t.Errorf("GetBody returns %q, want the body", got)
 	}
@@ -101,9 +91,7 @@ func TestSigner_SignRedirect(t *testing.T) {
 			t.Parallel()
 			u := &url.URL{Scheme: "https", Host: host, Path: "/back/a b", RawQuery: query}
 
-			if err := newSigner(t, signature.SignerOptions{}).SignRedirect(u); err != nil {
-				t.Fatal(err)
-			}
+			noError(t, newSigner(t, signature.SignerOptions{}).SignRedirect(u))
 
 			if !strings.HasPrefix(u.RawQuery, query+"&authorization=") || strings.Contains(u.RawQuery[len(query):], "+") {
 				t.Errorf("query = %q, want the original one with escaped parameters appended", u.RawQuery)
@@ -136,10 +124,7 @@ func TestSigner_RejectsInvalidMessages(t *testing.T) {
 		"existing date":          "https://" + host + "/back?check_id=c1&d%61te=x",
 		"opaque URL":             "mailto:me",
 	} {
-		u, err := url.Parse(raw)
-		if err != nil {
-			t.Fatal(err)
-		}
+		u := must(url.Parse(raw))(t)
 		rejects(name, s, u)
 	}
 	for _, query := range []string{"check_id=c1&a=b c", "check_id=c1\n"} {
@@ -148,10 +133,7 @@ func TestSigner_RejectsInvalidMessages(t *testing.T) {
 	broken := *keys()["service-1"]
 	broken.D = big.NewInt(3)
 	broken.Precomputed = rsa.PrecomputedValues{}
-	faulty, err := signature.NewSigner(keyID, &broken, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	faulty := must(signature.NewSigner(keyID, &broken, nil))(t)
 	rejects("broken key", faulty, &url.URL{Scheme: "https", Host: host, Path: "/back", RawQuery: "check_id=c1"})
 	for name, change := range map[string]func(*http.Request){
 		"GET":                 func(r *http.Request) { r.Method = http.MethodGet },
@@ -224,9 +206,7 @@ func TestSigner_DigestForms(t *testing.T) {
 	} {
 		r := callbackRequest(t, "https://"+host+target)
 
-		if err := newSigner(t, signature.SignerOptions{Base64Digest: inBase64}).SignCallback(r, nil); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, newSigner(t, signature.SignerOptions{Base64Digest: inBase64}).SignCallback(r, nil))
 
 		if got := r.Header.Get("Digest"); got != want {
 			t.Errorf("Base64Digest %v: digest = %q, want %q", inBase64, got, want)

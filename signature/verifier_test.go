@@ -9,8 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/idverify/idverify-go/signature"
 )
 
@@ -18,15 +16,9 @@ func TestVerifier_VerifyCallback(t *testing.T) {
 	t.Parallel()
 	r := request(t, signedCallback())
 
-	m, err := newVerifier(t, signature.VerifierOptions{}).VerifyCallback(r)
-
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := must(newVerifier(t, signature.VerifierOptions{}).VerifyCallback(r))(t)
 	want := &signature.Message{KeyID: keyID, Date: now, Product: "phone_check", Body: []byte(body), Query: map[string][]string{"tenant": {"7"}}}
-	if diff := cmp.Diff(want, m); diff != "" {
-		t.Errorf("message (-want +got):\n%s", diff)
-	}
+	wantEqual(t, want, m, "message")
 	again, err := io.ReadAll(r.Body)
 	if err != nil || string(again) != body {
 		t.Errorf("restored body = %q, error %v; want the original body", again, err)
