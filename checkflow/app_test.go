@@ -37,10 +37,7 @@ func newBackend(t *testing.T, edit ...func(*checkflow.Config)) *backend {
 	for _, e := range edit {
 		e(&config)
 	}
-	app, err := checkflow.NewApp(config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	app := must(checkflow.NewApp(config))(t)
 	mux := http.NewServeMux()
 	mux.HandleFunc("/start", func(w http.ResponseWriter, r *http.Request) {
 		check, err := app.Start(r, bearer(r), checkflow.StartParams{Check: idverify.PhoneCheckParams{PhoneNumber: r.FormValue("number")}, Data: "order 17"})
@@ -70,25 +67,17 @@ func (b *backend) post(path, token string, result any) int {
 // send is post with another method and more headers.
 func (b *backend) send(method, path, token string, header http.Header, result any) int {
 	b.t.Helper()
-	r, err := http.NewRequestWithContext(b.t.Context(), method, b.url+path, nil)
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	r := must(http.NewRequestWithContext(b.t.Context(), method, b.url+path, nil))(b.t)
 	for name := range header {
 		r.Header.Set(name, header.Get(name))
 	}
 	if token != "" {
 		r.Header.Set("Authorization", "Bearer "+token)
 	}
-	response, err := b.service.HTTPClient().Do(r)
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	response := must(b.service.HTTPClient().Do(r))(b.t)
 	defer response.Body.Close()
 	if response.StatusCode == http.StatusOK {
-		if err := json.NewDecoder(response.Body).Decode(result); err != nil {
-			b.t.Fatal(err)
-		}
+		noError(b.t, json.NewDecoder(response.Body).Decode(result))
 	}
 	return response.StatusCode
 }
@@ -111,10 +100,7 @@ func (b *backend) exchange(token, checkID, code string) (result checkflow.Result
 // code opens a Check URL on a new device and returns the code in the response.
 func (b *backend) code(checkURL string) string {
 	b.t.Helper()
-	visit, err := b.service.Device().Open(b.t.Context(), checkURL)
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	visit := must(b.service.Device().Open(b.t.Context(), checkURL))(b.t)
 	var got struct{ Code string }
 	if err := json.Unmarshal(visit.Body, &got); err != nil || got.Code == "" {
 		b.t.Fatalf("Check URL: response %d %q, error %v, want a code", visit.Status, visit.Body, err)
@@ -264,10 +250,7 @@ func TestApp_OtherPurpose(t *testing.T) {
 	for _, purpose := range []string{"", "attach", "sign-in\x00"} {
 		config := b.config
 		config.Purpose = purpose
-		app, err := checkflow.NewApp(config)
-		if err != nil {
-			t.Fatal(err)
-		}
+		app := must(checkflow.NewApp(config))(t)
 		_, r := newStart(t)
 		if got := app.Exchange(r, params); got != (checkflow.Result{Reason: checkflow.ReasonOtherSession}) {
 			t.Errorf("result for purpose %q = %+v, want only reason other_session", purpose, got)
@@ -326,10 +309,7 @@ func TestApp_TokenOfWeb(t *testing.T) {
 	if got.Reason != checkflow.ReasonOtherSession {
 		t.Errorf("result = %+v, want other_session", got)
 	}
-	check, err := app.Start(r, b.cookie(), checkflow.StartParams{Check: idverify.PhoneCheckParams{PhoneNumber: victims}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check := must(app.Start(r, b.cookie(), checkflow.StartParams{Check: idverify.PhoneCheckParams{PhoneNumber: victims}}))(t)
 	if _, reason, err := s.store.Claim(t.Context(), check.CheckID, [32]byte{}, false); err != nil || reason != checkflow.ReasonOtherSession {
 		t.Errorf("Claim = %q, %v, want other_session", reason, err)
 	}
@@ -384,10 +364,7 @@ func TestApp_RedirectToReturn(t *testing.T) {
 	s := newSite(t)
 	s.config.Create = s.withRedirect
 	_, r := newStart(t)
-	check, err := s.app(t).Start(r, "", checkflow.StartParams{Check: idverify.PhoneCheckParams{PhoneNumber: victims}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check := must(s.app(t).Start(r, "", checkflow.StartParams{Check: idverify.PhoneCheckParams{PhoneNumber: victims}}))(t)
 	b := s.browser()
 	b.setCookie(check.Token)
 
@@ -400,10 +377,7 @@ func TestApp_RedirectToReturn(t *testing.T) {
 func TestApp_PhoneIP(t *testing.T) {
 	t.Parallel()
 	service := sandboxfake.New(t, sandboxfake.WithInMemory(), sandboxfake.WithPhoneIPCheck())
-	app, err := checkflow.NewApp(checkflow.Config{Client: service.Client(), Store: checkflow.NewMemoryStore(0), Allow: func(*http.Request, string) error { return nil }})
-	if err != nil {
-		t.Fatal(err)
-	}
+	app := must(checkflow.NewApp(checkflow.Config{Client: service.Client(), Store: checkflow.NewMemoryStore(0), Allow: func(*http.Request, string) error { return nil }}))(t)
 	for _, row := range []struct {
 		phoneIP, wantError string
 		want               idverify.Verdict
@@ -412,18 +386,10 @@ func TestApp_PhoneIP(t *testing.T) {
 		{"192.0.2.10", "ip_mismatch", idverify.VerdictUnknown},
 	} {
 		_, r := newStart(t)
-		check, err := app.Start(r, "", checkflow.StartParams{Check: idverify.PhoneCheckParams{PhoneNumber: victims, PhoneIP: netip.MustParseAddr(row.phoneIP)}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		visit, err := service.Device().Open(t.Context(), check.CheckURL)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check := must(app.Start(r, "", checkflow.StartParams{Check: idverify.PhoneCheckParams{PhoneNumber: victims, PhoneIP: netip.MustParseAddr(row.phoneIP)}}))(t)
+		visit := must(service.Device().Open(t.Context(), check.CheckURL))(t)
 		var got struct{ Code, Error string }
-		if err := json.Unmarshal(visit.Body, &got); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, json.Unmarshal(visit.Body, &got))
 
 		result := app.Exchange(r, checkflow.ExchangeParams{Token: check.Token, CheckID: check.CheckID, Code: got.Code})
 

@@ -210,27 +210,15 @@ func TestWeb_OtherChecks(t *testing.T) {
 	versions := idverify.WithVersions(idverify.Versions{PhoneCheck: "v0.2", SubscriberCheck: "v0.2"})
 	for name, create := range map[string]func(*testing.T, *site) string{
 		"of another product": func(t *testing.T, s *site) string {
-			check, err := s.service.Client(versions).SubscriberChecks.Create(t.Context(), idverify.SubscriberCheckParams{PhoneNumber: attackers, RedirectURL: s.url + "/return"})
-			if err != nil {
-				t.Fatal(err)
-			}
-			return check.CheckURL
+			return must(s.service.Client(versions).SubscriberChecks.Create(t.Context(), idverify.SubscriberCheckParams{PhoneNumber: attackers, RedirectURL: s.url + "/return"}))(t).CheckURL
 		},
 		"of another project": func(t *testing.T, s *site) string {
 			project := s.service.NewWorkspace("attacker").NewProject(idverify.ProjectParams{Name: "attacker", Mode: idverify.ModeSandbox})
-			check, err := project.Client(versions).PhoneChecks.Create(t.Context(), idverify.PhoneCheckParams{PhoneNumber: attackers, RedirectURL: s.url + "/return"})
-			if err != nil {
-				t.Fatal(err)
-			}
-			return check.CheckURL
+			return must(project.Client(versions).PhoneChecks.Create(t.Context(), idverify.PhoneCheckParams{PhoneNumber: attackers, RedirectURL: s.url + "/return"}))(t).CheckURL
 		},
 		"of another session": func(_ *testing.T, s *site) string { return s.browser().start(attackers) },
 		"without a session": func(t *testing.T, s *site) string {
-			check, err := s.service.Client(versions).PhoneChecks.Create(t.Context(), idverify.PhoneCheckParams{PhoneNumber: attackers, RedirectURL: s.url + "/return"})
-			if err != nil {
-				t.Fatal(err)
-			}
-			return check.CheckURL
+			return must(s.service.Client(versions).PhoneChecks.Create(t.Context(), idverify.PhoneCheckParams{PhoneNumber: attackers, RedirectURL: s.url + "/return"}))(t).CheckURL
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -269,9 +257,7 @@ func TestWeb_InvalidRedirects(t *testing.T) {
 			return b.redirectOf(b.start(victims))
 		},
 		"too old": func(s *site, redirect string) string {
-			if err := s.service.Advance(s.t.Context(), 6*time.Second); err != nil {
-				s.t.Fatal(err)
-			}
+			noError(s.t, s.service.Advance(s.t.Context(), 6*time.Second))
 			return redirect
 		},
 	} {
@@ -303,18 +289,9 @@ func TestWeb_InvalidRedirects(t *testing.T) {
 // TestWeb_InvalidCode returns with signed redirects whose code cannot be sent to the service.
 func TestWeb_InvalidCode(t *testing.T) {
 	t.Parallel()
-	key, err := rsa.GenerateKey(rand.Reader, 2048)
-	if err != nil {
-		t.Fatal(err)
-	}
-	signer, err := signature.NewSigner("k1", key, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	verifier, err := signature.NewVerifier(signature.StaticKeys{"k1": &key.PublicKey}, []string{host}, &signature.VerifierOptions{ClockSkew: time.Hour})
-	if err != nil {
-		t.Fatal(err)
-	}
+	key := must(rsa.GenerateKey(rand.Reader, 2048))(t)
+	signer := must(signature.NewSigner("k1", key, nil))(t)
+	verifier := must(signature.NewVerifier(signature.StaticKeys{"k1": &key.PublicKey}, []string{host}, &signature.VerifierOptions{ClockSkew: time.Hour}))(t)
 	s := newSite(t, func(c *checkflow.Config) { c.Verifier = verifier })
 	b := s.browser()
 	segments := strings.Split(b.start(victims), "/")
@@ -323,9 +300,7 @@ func TestWeb_InvalidCode(t *testing.T) {
 	for _, code := range []string{strings.Repeat("c", 1025), "c d", "\u00e9"} {
 		u := s.base()
 		u.Path, u.RawQuery = "/return", url.Values{"check_id": {segments[len(segments)-2]}, "code": {code}}.Encode()
-		if err := signer.SignRedirect(u); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, signer.SignRedirect(u))
 		b.open(u.String()).wantReason(t, checkflow.ReasonCodeRejected)
 	}
 
@@ -547,9 +522,7 @@ func TestWeb_Callbacks(t *testing.T) {
 		"after": {func(*testing.T, *site, string) {}, idverify.VerdictYes, "", victims},
 		"before, with a match": {func(t *testing.T, s *site, redirect string) {
 			client := s.service.Client(idverify.WithVersions(idverify.Versions{PhoneCheck: "v0.2"}))
-			if _, err := client.PhoneChecks.Complete(t.Context(), parameter(t, redirect, "check_id"), parameter(t, redirect, "code")); err != nil {
-				t.Fatal(err)
-			}
+			must(client.PhoneChecks.Complete(t.Context(), parameter(t, redirect, "check_id"), parameter(t, redirect, "code")))(t)
 		}, idverify.VerdictUnknown, checkflow.ReasonCodeRejected, ""},
 		"before, without a result": {func(t *testing.T, s *site, redirect string) {
 			s.service.Expire(parameter(t, redirect, "check_id"))
@@ -564,15 +537,11 @@ func TestWeb_Callbacks(t *testing.T) {
 			owner, other := s.browser(), s.browser()
 			redirect := owner.redirectOf(owner.start(victims))
 			row.end(t, s, redirect)
-			if err := service.WaitIdle(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			noError(t, service.WaitIdle(t.Context()))
 			owner.wantUser(t, "the person before the return", "")
 
 			owner.open(redirect)
-			if err := service.WaitIdle(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			noError(t, service.WaitIdle(t.Context()))
 
 			owner.wantUser(t, "the person", row.user)
 			other.wantUser(t, "another person", "")
@@ -588,10 +557,7 @@ func TestWeb_Callbacks(t *testing.T) {
 func TestWeb_TwoProcesses(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
-	second, err := checkflow.NewWeb(s.config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	second := must(checkflow.NewWeb(s.config))(t)
 	first := s.handler()
 	var n atomic.Int32
 	s.service.Handle(host, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -344,9 +344,7 @@ func TestWeb_ReturnAfterExpiry(t *testing.T) {
 	s.useVerifier(&signature.VerifierOptions{ClockSkew: time.Hour})
 	b := s.browser()
 	redirect := b.redirectOf(b.start(victims))
-	if err := s.service.Advance(t.Context(), 3*time.Minute); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, s.service.Advance(t.Context(), 3*time.Minute))
 
 	b.open(redirect)
 

@@ -84,20 +84,13 @@ func newSiteOf(t *testing.T, service *sandboxfake.Server, edit ...func(*checkflo
 // restart replaces the process of the site by one with the same store.
 func (s *site) restart() {
 	s.t.Helper()
-	web, err := checkflow.NewWeb(s.config)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	web := must(checkflow.NewWeb(s.config))(s.t)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.web = web
 }
 
-func (s *site) current() *checkflow.Web {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.web
-}
+func (s *site) current() *checkflow.Web { s.mu.Lock(); defer s.mu.Unlock(); return s.web }
 
 // handler returns the pages of the site.
 func (s *site) handler() http.Handler { return s.handlerWith(s.report) }
@@ -187,11 +180,7 @@ func (s *site) app(t *testing.T) *checkflow.App {
 	t.Helper()
 	config := s.config
 	config.Verifier, config.RedirectURL, config.StartPage = nil, "", ""
-	app, err := checkflow.NewApp(config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return app
+	return must(checkflow.NewApp(config))(t)
 }
 
 // startOf starts a check of a number without a connection.
@@ -208,9 +197,7 @@ type browser struct {
 	site *site
 }
 
-func (s *site) browser() *browser {
-	return &browser{Client: s.service.Device().Client(), site: s}
-}
+func (s *site) browser() *browser { return &browser{Client: s.service.Device().Client(), site: s} }
 
 // page is a response. Location is that of a redirect that was not followed.
 type page struct {
@@ -224,10 +211,7 @@ type page struct {
 // status 0.
 func (b *browser) send(ctx context.Context, follow bool, method, target, body string, header http.Header) page {
 	b.site.t.Helper()
-	r, err := http.NewRequestWithContext(ctx, method, target, strings.NewReader(body))
-	if err != nil {
-		b.site.t.Fatal(err)
-	}
+	r := must(http.NewRequestWithContext(ctx, method, target, strings.NewReader(body)))(b.site.t)
 	for name := range header {
 		r.Header.Set(name, header.Get(name))
 	}
@@ -284,10 +268,7 @@ func (b *browser) redirectOf(checkURL string) string {
 }
 
 // user returns the number that is signed in in the browser, or "".
-func (b *browser) user() string {
-	b.site.t.Helper()
-	return b.open(b.site.url + "/home").body
-}
+func (b *browser) user() string { b.site.t.Helper(); return b.open(b.site.url + "/home").body }
 
 // cookie returns the flow cookie of the browser, or "".
 func (b *browser) cookie() string {
@@ -310,14 +291,7 @@ func (b *browser) setCookie(value string) {
 	b.Jar.SetCookies(b.site.base(), []*http.Cookie{c})
 }
 
-func (s *site) base() *url.URL {
-	s.t.Helper()
-	u, err := url.Parse(s.url)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	return u
-}
+func (s *site) base() *url.URL { s.t.Helper(); return must(url.Parse(s.url))(s.t) }
 
 // wantReason fails the test if p is not the start page with a reason.
 func (p page) wantReason(t *testing.T, reason checkflow.Reason) {
@@ -404,11 +378,7 @@ func (s *hookedStore) Finish(ctx context.Context, checkID string) (bool, error) 
 // parameter returns a query parameter of a redirect URL.
 func parameter(t *testing.T, redirect, name string) string {
 	t.Helper()
-	u, err := url.Parse(redirect)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return u.Query().Get(name)
+	return must(url.Parse(redirect))(t).Query().Get(name)
 }
 
 // withCallbacks creates checks with a callback URL.
@@ -421,4 +391,17 @@ func withCallbacks(ctx context.Context, client *idverify.Client, p idverify.Phon
 func newStart(t *testing.T) (http.ResponseWriter, *http.Request) {
 	t.Helper()
 	return httptest.NewRecorder(), httptest.NewRequestWithContext(t.Context(), http.MethodPost, "https://"+host+"/start", nil)
+}
+
+// noError fails the test if err is not nil.
+func noError(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// must returns v, or fails the test.
+func must[T any](v T, err error) func(testing.TB) T {
+	return func(t testing.TB) T { t.Helper(); noError(t, err); return v }
 }

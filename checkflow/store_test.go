@@ -35,9 +35,7 @@ func TestMemoryStore_Full(t *testing.T) {
 			if f.CheckID == "a" {
 				ttl = time.Hour
 			}
-			if err := s.Add(t.Context(), f, ttl); err != nil {
-				t.Fatal(err)
-			}
+			noError(t, s.Add(t.Context(), f, ttl))
 		}
 		time.Sleep(time.Minute) // the bubble's clock
 		early := s.Add(t.Context(), checkflow.Flow{CheckID: "c"}, time.Minute)
@@ -70,10 +68,7 @@ func TestMemoryStore_DefaultSize(t *testing.T) {
 // cell.
 func TestFlow_Transitions(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile("../docs/security.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must(os.ReadFile("../docs/security.md"))(t)
 	_, section, _ := strings.Cut(string(text), "\n### States of a flow\n")
 	section, _, _ = strings.Cut(section, "\n#")
 	documented := make(map[[2]string][2]string)

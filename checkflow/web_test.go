@@ -136,10 +136,7 @@ func TestWeb_Responses(t *testing.T) {
 
 		started := b.post(victims, nil)
 
-		cookie, err := http.ParseSetCookie(started.header.Get("Set-Cookie"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		cookie := must(http.ParseSetCookie(started.header.Get("Set-Cookie")))(t)
 		if len(cookie.Value) < 26 {
 			t.Errorf("cookie value %q has less than 128 random bits", cookie.Value)
 		}
@@ -194,10 +191,7 @@ func TestWeb_StartBehindProxy(t *testing.T) {
 // redirectWithoutSession returns a valid redirect URL of a check that checkflow has not started.
 func (s *site) redirectWithoutSession() string {
 	s.t.Helper()
-	check, err := s.withRedirect(s.t.Context(), s.service.Client(idverify.WithVersions(idverify.Versions{PhoneCheck: "v0.2"})), idverify.PhoneCheckParams{PhoneNumber: victims})
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	check := must(s.withRedirect(s.t.Context(), s.service.Client(idverify.WithVersions(idverify.Versions{PhoneCheck: "v0.2"})), idverify.PhoneCheckParams{PhoneNumber: victims}))(s.t)
 	return s.browser().redirectOf(check.CheckURL)
 }
 
@@ -240,11 +234,7 @@ func TestWeb_PassesParamsToCreate(t *testing.T) {
 	params := idverify.PhoneCheckParams{PhoneNumber: "+44 (7700) 900-012", ReferenceID: strings.Repeat("r", 1024), RedirectURL: s.url + "/return", PhoneIP: netip.MustParseAddr("192.0.2.10")}
 	w, r := newStart(t)
 
-	_, err := s.current().Start(w, r, checkflow.StartParams{Check: params, Data: strings.Repeat("x", 4096)})
-
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(s.current().Start(w, r, checkflow.StartParams{Check: params, Data: strings.Repeat("x", 4096)}))(t)
 	want := params
 	want.PhoneNumber = victims
 	if diff := cmp.Diff(want, got, cmp.Comparer(func(a, b netip.Addr) bool { return a == b })); diff != "" || allowed != victims {
@@ -352,18 +342,9 @@ func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { retur
 func TestWeb_Examined(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		keys, err := receivertest.NewKeys()
-		if err != nil {
-			t.Fatal(err)
-		}
-		keySet, err := signature.NewJWKS(keys.URL(), &signature.JWKSOptions{HTTPClient: keys.Client()})
-		if err != nil {
-			t.Fatal(err)
-		}
-		verifier, err := signature.NewVerifier(keySet, []string{host}, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		keys := must(receivertest.NewKeys())(t)
+		keySet := must(signature.NewJWKS(keys.URL(), &signature.JWKSOptions{HTTPClient: keys.Client()}))(t)
+		verifier := must(signature.NewVerifier(keySet, []string{host}, nil))(t)
 		s := newSiteOf(t, sandboxfake.New(t, sandboxfake.WithInMemory()), func(c *checkflow.Config) { c.Verifier = verifier })
 
 		receivertest.Run(t, receivertest.Receiver{Keys: keys, Kind: receivertest.KindRedirect, URL: s.url + "/return", Handler: s.handler(), Strict: true, Probe: receivertest.Probe{
