@@ -55,10 +55,7 @@ var serializable = database{"PostgreSQL, serializable", inbox.Postgres, "pgx", f
 // makeSerializable changes the default isolation level of new connections.
 func makeSerializable(t testing.TB, db *sql.DB) {
 	t.Helper()
-	_, err := db.ExecContext(t.Context(), "DO $$ BEGIN EXECUTE 'ALTER DATABASE ' || current_database() || ' SET default_transaction_isolation = serializable'; END $$")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(db.ExecContext(t.Context(), "DO $$ BEGIN EXECUTE 'ALTER DATABASE ' || current_database() || ' SET default_transaction_isolation = serializable'; END $$"))(t)
 	db.SetMaxIdleConns(0)
 }
 
@@ -75,17 +72,11 @@ func onDatabases(t *testing.T, test func(*testing.T, database), more ...database
 }
 
 // open opens a new database.
-func (d database) open(t testing.TB) *sql.DB {
-	t.Helper()
-	return openDB(t, d.driver, d.source(t))
-}
+func (d database) open(t testing.TB) *sql.DB { t.Helper(); return openDB(t, d.driver, d.source(t)) }
 
 func openDB(t testing.TB, driver, source string) *sql.DB {
 	t.Helper()
-	db, err := sql.Open(driver, source)
-	if err != nil {
-		t.Fatal(err)
-	}
+	db := must(sql.Open(driver, source))(t)
 	t.Cleanup(func() { db.Close() })
 	return db
 }
@@ -112,46 +103,31 @@ func postgresSource(t testing.TB) string {
 	server := postgres.Start(t)
 	name := fmt.Sprintf("test%d", databaseCount.Add(1))
 	admin := openDB(t, "pgx", server.Source("postgres"))
-	if _, err := admin.ExecContext(t.Context(), "CREATE DATABASE "+name); err != nil {
-		t.Fatal(err)
-	}
+	must(admin.ExecContext(t.Context(), "CREATE DATABASE "+name))(t)
 	return server.Source(name)
 }
 
 // texts returns the rows of a query with one column.
 func texts(t testing.TB, db *sql.DB, query string) []string {
 	t.Helper()
-	rows, err := db.QueryContext(t.Context(), query)
-	if err != nil {
-		t.Fatal(err)
-	}
+	rows := must(db.QueryContext(t.Context(), query))(t)
 	defer rows.Close()
 	var all []string
 	for rows.Next() {
 		var text string
-		if err := rows.Scan(&text); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, rows.Scan(&text))
 		all = append(all, text)
 	}
-	if err := rows.Err(); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, rows.Err())
 	return all
 }
 
 // dump returns all values of a table.
 func dump(t testing.TB, db *sql.DB, table string) string {
 	t.Helper()
-	rows, err := db.QueryContext(t.Context(), "SELECT * FROM "+table)
-	if err != nil {
-		t.Fatal(err)
-	}
+	rows := must(db.QueryContext(t.Context(), "SELECT * FROM "+table))(t)
 	defer rows.Close()
-	columns, err := rows.Columns()
-	if err != nil {
-		t.Fatal(err)
-	}
+	columns := must(rows.Columns())(t)
 	var text strings.Builder
 	for rows.Next() {
 		values := make([]sql.NullString, len(columns))
@@ -159,17 +135,13 @@ func dump(t testing.TB, db *sql.DB, table string) string {
 		for n := range values {
 			dest[n] = &values[n]
 		}
-		if err := rows.Scan(dest...); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, rows.Scan(dest...))
 		for n, v := range values {
 			fmt.Fprintf(&text, "%s=%s ", columns[n], v.String)
 		}
 		text.WriteString("\n")
 	}
-	if err := rows.Err(); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, rows.Err())
 	return text.String()
 }
 
@@ -226,14 +198,8 @@ func newBackendOn(t testing.TB, db *sql.DB, d inbox.Dialect, opts *inbox.Options
 // newInbox returns an Inbox of db, which may be empty.
 func newInbox(t testing.TB, db *sql.DB, d inbox.Dialect, opts *inbox.Options) *inbox.Inbox {
 	t.Helper()
-	if err := inbox.Migrate(t.Context(), db, d); err != nil {
-		t.Fatal(err)
-	}
-	checks, err := inbox.New(t.Context(), db, d, opts)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return checks
+	noError(t, inbox.Migrate(t.Context(), db, d))
+	return must(inbox.New(t.Context(), db, d, opts))(t)
 }
 
 // insertEffect is a function for Work and OnResult that has an effect in the database.
@@ -319,35 +285,25 @@ func (r *recorder) wantOutcomes(t testing.TB, want ...string) {
 			got = append(got, e.Operation+" "+string(e.Outcome))
 		}
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("events (-want +got):\n%s", diff)
-	}
+	wantEqual(t, want, got, "events")
 }
 
 func (b *backend) exec(t testing.TB, statement string, args ...any) {
 	t.Helper()
-	if _, err := b.db.ExecContext(t.Context(), statement, args...); err != nil {
-		t.Fatal(err)
-	}
+	must(b.db.ExecContext(t.Context(), statement, args...))(t)
 }
 
 // number returns the number that a query returns.
 func (b *backend) number(t testing.TB, query string, args ...any) int {
 	t.Helper()
 	var n int
-	if err := b.db.QueryRowContext(t.Context(), query, args...).Scan(&n); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, b.db.QueryRowContext(t.Context(), query, args...).Scan(&n))
 	return n
 }
 
 func (b *backend) get(t testing.TB, reference string) *inbox.Entry {
 	t.Helper()
-	e, err := b.inbox.Get(t.Context(), reference)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return e
+	return must(b.inbox.Get(t.Context(), reference))(t)
 }
 
 // effects returns the number of effects.
@@ -359,28 +315,19 @@ func (b *backend) effects(t testing.TB) int {
 // wantEffects verifies the references of the effects.
 func (b *backend) wantEffects(t testing.TB, want ...string) {
 	t.Helper()
-	if diff := cmp.Diff(want, texts(t, b.db, "SELECT reference FROM effects ORDER BY reference")); diff != "" {
-		t.Errorf("effects (-want +got):\n%s", diff)
-	}
+	wantEqual(t, want, texts(t, b.db, "SELECT reference FROM effects ORDER BY reference"), "effects")
 }
 
 func (b *backend) wantStats(t testing.TB, want inbox.Stats) {
 	t.Helper()
-	got, err := b.inbox.Stats(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("stats (-want +got):\n%s", diff)
-	}
+	got := must(b.inbox.Stats(t.Context()))(t)
+	wantEqual(t, want, got, "stats")
 }
 
 // advance moves the clock of the service and of the inbox.
 func (b *backend) advance(t testing.TB, d time.Duration) {
 	t.Helper()
-	if err := b.service.Advance(t.Context(), d); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, b.service.Advance(t.Context(), d))
 }
 
 // plan plans a check in its own transaction.
@@ -391,26 +338,17 @@ func (b *backend) plan(t testing.TB, product idverify.Product, reference string)
 
 func planTx(t testing.TB, db *sql.DB, checks *inbox.Inbox, product idverify.Product, reference string) {
 	t.Helper()
-	tx, err := db.BeginTx(t.Context(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	tx := must(db.BeginTx(t.Context(), nil))(t)
 	defer tx.Rollback()
-	if err := checks.Plan(t.Context(), tx, product, reference); err != nil {
-		t.Fatal(err)
-	}
-	if err := tx.Commit(); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, checks.Plan(t.Context(), tx, product, reference))
+	noError(t, tx.Commit())
 }
 
 // planned stores a planned PhoneCheck with a check ID, without the service.
 func (b *backend) planned(t testing.TB, reference, checkID string) {
 	t.Helper()
 	b.plan(t, idverify.ProductPhoneCheck, reference)
-	if err := b.inbox.Bind(t.Context(), reference, checkID, 0); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, b.inbox.Bind(t.Context(), reference, checkID, 0))
 }
 
 // result stores a match, without the service.
@@ -453,11 +391,7 @@ func (b *backend) createSilent(t testing.TB, number, reference string) *idverify
 
 func (b *backend) createWith(t testing.TB, params idverify.PhoneCheckParams) *idverify.PhoneCheck {
 	t.Helper()
-	check, err := b.client.PhoneChecks.Create(t.Context(), params)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return check
+	return must(b.client.PhoneChecks.Create(t.Context(), params))(t)
 }
 
 // createAny creates a check of a product without a callback, and returns its ID.
@@ -498,21 +432,15 @@ func (b *backend) startSilent(t testing.TB, number, reference string) *idverify.
 
 func (b *backend) bind(t testing.TB, reference string, check *idverify.PhoneCheck) *idverify.PhoneCheck {
 	t.Helper()
-	if err := b.inbox.Bind(t.Context(), reference, check.CheckID, check.TTL); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, b.inbox.Bind(t.Context(), reference, check.CheckID, check.TTL))
 	return check
 }
 
 // open opens the Check URL on a phone and waits for the first delivery attempt.
 func (b *backend) open(t testing.TB, check *idverify.PhoneCheck) {
 	t.Helper()
-	if _, err := b.service.Device().Open(t.Context(), check.CheckURL); err != nil {
-		t.Fatal(err)
-	}
-	if err := b.service.WaitIdle(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(b.service.Device().Open(t.Context(), check.CheckURL))(t)
+	noError(t, b.service.WaitIdle(t.Context()))
 }
 
 // responses returns the statuses of the responses to all delivery attempts, oldest delivery first.
@@ -530,12 +458,8 @@ func (b *backend) responses() string {
 func (b *backend) redeliver(t testing.TB) {
 	t.Helper()
 	all := b.service.Deliveries()
-	if err := b.service.Redeliver(t.Context(), all[len(all)-1].ID); err != nil {
-		t.Fatal(err)
-	}
-	if err := b.service.WaitIdle(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, b.service.Redeliver(t.Context(), all[len(all)-1].ID))
+	noError(t, b.service.WaitIdle(t.Context()))
 }
 
 // count returns the number of requests of an operation.
@@ -551,11 +475,7 @@ func (b *backend) count(operation string) (n int) {
 // workOnce processes the entry that is due first, and reports whether there was one.
 func (b *backend) workOnce(t testing.TB, do func(context.Context, *sql.Tx, inbox.Entry) error) bool {
 	t.Helper()
-	found, err := b.inbox.WorkOnce(t.Context(), do)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return found
+	return must(b.inbox.WorkOnce(t.Context(), do))(t)
 }
 
 // otherCustomer returns a backend with the same inbox and service whose client has the credentials
@@ -578,39 +498,21 @@ func (b *backend) signedURL(t testing.TB, keys signature.KeySource) string {
 // verifier returns a verifier of the callbacks that send signs. keys may be nil.
 func (b *backend) verifier(t testing.TB, keys signature.KeySource) *signature.Verifier {
 	t.Helper()
-	key, err := testKey()
-	if err != nil {
-		t.Fatal(err)
-	}
+	key := must(testKey())(t)
 	if keys == nil {
 		keys = signature.StaticKeys{"test key": &key.PublicKey}
 	}
-	v, err := signature.NewVerifier(keys, []string{"signed.sandbox.test"}, &signature.VerifierOptions{Now: b.service.Now})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return v
+	return must(signature.NewVerifier(keys, []string{"signed.sandbox.test"}, &signature.VerifierOptions{Now: b.service.Now}))(t)
 }
 
 // send sends a signed callback to url and returns the status of the response.
 func (b *backend) send(ctx context.Context, t testing.TB, url, kind, body string) (int, error) {
 	t.Helper()
-	key, err := testKey()
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, err := signature.NewSigner("test key", key, &signature.SignerOptions{Now: b.service.Now})
-	if err != nil {
-		t.Fatal(err)
-	}
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, url, http.NoBody)
-	if err != nil {
-		t.Fatal(err)
-	}
+	key := must(testKey())(t)
+	s := must(signature.NewSigner("test key", key, &signature.SignerOptions{Now: b.service.Now}))(t)
+	r := must(http.NewRequestWithContext(ctx, http.MethodPost, url, http.NoBody))(t)
 	r.Header.Set("x-service-callback", kind)
-	if err := s.SignCallback(r, []byte(body)); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, s.SignCallback(r, []byte(body)))
 	response, err := b.service.HTTPClient().Do(r)
 	if err != nil {
 		return 0, err
@@ -621,9 +523,7 @@ func (b *backend) send(ctx context.Context, t testing.TB, url, kind, body string
 
 // signedBody returns the body of a callback of the check "check" that was created now, with more
 // fields.
-func signedBody(b *backend, fields string) string {
-	return bodyOf("check", b.service.Now(), fields)
-}
+func signedBody(b *backend, fields string) string { return bodyOf("check", b.service.Now(), fields) }
 
 // bodyOf returns the body of a callback. checkID is the content of a JSON string.
 func bodyOf(checkID string, created time.Time, fields string) string {
@@ -633,3 +533,24 @@ func bodyOf(checkID string, created time.Time, fields string) string {
 type writerFunc func([]byte) (int, error)
 
 func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
+
+// noError fails the test if err is not nil.
+func noError(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// wantEqual reports the difference between want and got, if any.
+func wantEqual(t testing.TB, want, got any, format string, args ...any) {
+	t.Helper()
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", fmt.Sprintf(format, args...), diff)
+	}
+}
+
+// must returns v, or fails the test.
+func must[T any](v T, err error) func(testing.TB) T {
+	return func(t testing.TB) T { t.Helper(); noError(t, err); return v }
+}

@@ -101,13 +101,9 @@ func BenchmarkThroughput(b *testing.B) {
 		b.Run(d.name+"/work", func(b *testing.B) {
 			checks, db := throughputInbox(b, d)
 			for _, r := range plannedResults(b, checks, db) {
-				if _, err := checks.Record(b.Context(), r); err != nil {
-					b.Fatal(err)
-				}
+				must(checks.Record(b.Context(), r))(b)
 			}
-			if _, err := db.ExecContext(b.Context(), "CREATE TABLE sign_ups (reference text PRIMARY KEY, verdict text)"); err != nil {
-				b.Fatal(err)
-			}
+			must(db.ExecContext(b.Context(), "CREATE TABLE sign_ups (reference text PRIMARY KEY, verdict text)"))(b)
 			ctx, cancel := context.WithCancel(b.Context())
 			processed := 0
 			b.ResetTimer()
@@ -142,9 +138,7 @@ func compareTimes(b *testing.B, name string, prepare func(i int), base, other fu
 		for turn := range sides {
 			side := (i + turn) % 2 // the first of two commits may have to wait for the disk longer
 			began := time.Now()
-			if err := sides[side](); err != nil {
-				b.Fatal(err)
-			}
+			noError(b, sides[side]())
 			times[side] = append(times[side], time.Since(began))
 		}
 	}
@@ -173,9 +167,7 @@ type benched struct {
 func newBenched(b *testing.B, d database, entries int) *benched {
 	b.Helper()
 	s := &benched{db: d.open(b)}
-	if err := inbox.Migrate(b.Context(), s.db, d.dialect); err != nil {
-		b.Fatal(err)
-	}
+	noError(b, inbox.Migrate(b.Context(), s.db, d.dialect))
 	s.fill(b, entries)
 	execute(b, s.db, "ANALYZE")
 	opts := &inbox.Options{Observe: func(_ context.Context, e inbox.Event) {
@@ -183,26 +175,13 @@ func newBenched(b *testing.B, d database, entries int) *benched {
 			s.stop()
 		}
 	}}
-	var err error
-	if s.inbox, err = inbox.New(b.Context(), s.db, d.dialect, opts); err != nil {
-		b.Fatal(err)
-	}
-	key, err := rsa.GenerateKey(rand.Reader, 2048)
-	if err != nil {
-		b.Fatal(err)
-	}
-	if s.signer, err = signature.NewSigner("key", key, nil); err != nil {
-		b.Fatal(err)
-	}
-	if s.verifier, err = signature.NewVerifier(signature.StaticKeys{"key": &key.PublicKey}, []string{host}, nil); err != nil {
-		b.Fatal(err)
-	}
+	s.inbox = must(inbox.New(b.Context(), s.db, d.dialect, opts))(b)
+	key := must(rsa.GenerateKey(rand.Reader, 2048))(b)
+	s.signer = must(signature.NewSigner("key", key, nil))(b)
+	s.verifier = must(signature.NewVerifier(signature.StaticKeys{"key": &key.PublicKey}, []string{host}, nil))(b)
 	s.handler = s.inbox.Handler(s.verifier)
 	credentials := idverify.Credentials{ClientID: "client", ClientSecret: idverify.NewSecret("secret")}
-	s.client, err = idverify.NewClient("https://idverify.sandbox.test", credentials, idverify.WithHTTPClient(&http.Client{Transport: completedChecks{}}))
-	if err != nil {
-		b.Fatal(err)
-	}
+	s.client = must(idverify.NewClient("https://idverify.sandbox.test", credentials, idverify.WithHTTPClient(&http.Client{Transport: completedChecks{}})))(b)
 	return s
 }
 
@@ -250,9 +229,7 @@ func (s *benched) callback(b testing.TB, id string) *http.Request {
 	r := httptest.NewRequest(http.MethodPost, "https://"+host+"/callbacks", bytes.NewReader(body))
 	r.Header.Set("Content-Type", "application/json")
 	r.Header.Set("X-Service-Callback", "phone_check")
-	if err := s.signer.SignCallback(r, body); err != nil {
-		b.Fatal(err)
-	}
+	noError(b, s.signer.SignCallback(r, body))
 	return r.WithContext(b.Context()) // which can end, as the context of a request that a server received
 }
 
@@ -284,9 +261,7 @@ func (s *benched) runWork(b testing.TB) error {
 	return errors.Join(err, failed)
 }
 
-func (s *benched) prepareReconcile(b testing.TB) {
-	s.insert(b, rand.Text(), "reconcile_at", s.now()-1)
-}
+func (s *benched) prepareReconcile(b testing.TB) { s.insert(b, rand.Text(), "reconcile_at", s.now()-1) }
 
 func (s *benched) runReconcile(b testing.TB) error { return s.inbox.Reconcile(b.Context(), s.client) }
 
@@ -355,23 +330,15 @@ func throughputInbox(b *testing.B, d database) (*inbox.Inbox, *sql.DB) {
 	db := d.open(b)
 	db.SetMaxOpenConns(16)
 	db.SetMaxIdleConns(16)
-	if err := inbox.Migrate(b.Context(), db, d.dialect); err != nil {
-		b.Fatal(err)
-	}
-	checks, err := inbox.New(b.Context(), db, d.dialect, nil)
-	if err != nil {
-		b.Fatal(err)
-	}
+	noError(b, inbox.Migrate(b.Context(), db, d.dialect))
+	checks := must(inbox.New(b.Context(), db, d.dialect, nil))(b)
 	return checks, db
 }
 
 // plannedResults plans b.N checks in one transaction, and returns their results.
 func plannedResults(b *testing.B, checks *inbox.Inbox, db *sql.DB) []inbox.Result {
 	b.Helper()
-	tx, err := db.BeginTx(b.Context(), nil)
-	if err != nil {
-		b.Fatal(err)
-	}
+	tx := must(db.BeginTx(b.Context(), nil))(b)
 	defer tx.Rollback()
 	results := make([]inbox.Result, b.N)
 	for n := range results {
@@ -379,17 +346,11 @@ func plannedResults(b *testing.B, checks *inbox.Inbox, db *sql.DB) []inbox.Resul
 			Product: idverify.ProductPhoneCheck, CheckID: fmt.Sprintf("%s-%d", rand.Text(), n), ReferenceID: rand.Text(),
 			Status: idverify.StatusCompleted, Match: idverify.VerdictYes,
 		}
-		if err := checks.Plan(b.Context(), tx, results[n].Product, results[n].ReferenceID); err != nil {
-			b.Fatal(err)
-		}
+		noError(b, checks.Plan(b.Context(), tx, results[n].Product, results[n].ReferenceID))
 	}
-	if err := tx.Commit(); err != nil {
-		b.Fatal(err)
-	}
+	noError(b, tx.Commit())
 	for _, r := range results {
-		if err := checks.Bind(b.Context(), r.ReferenceID, r.CheckID, 0); err != nil {
-			b.Fatal(err)
-		}
+		noError(b, checks.Bind(b.Context(), r.ReferenceID, r.CheckID, 0))
 	}
 	return results
 }

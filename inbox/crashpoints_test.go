@@ -217,9 +217,7 @@ var handlerOperations = []operation{
 		arrange: func(p *point, t *testing.T) {
 			p.start(t)
 			completed := inbox.Result{Product: idverify.ProductPhoneCheck, CheckID: p.check.CheckID, Status: idverify.StatusCompleted, Match: idverify.VerdictYes}
-			if _, err := p.inbox.Record(t.Context(), completed); err != nil {
-				t.Fatal(err)
-			}
+			must(p.inbox.Record(t.Context(), completed))(t)
 		},
 		act:     (*point).openCheck,
 		recover: (*point).redeliver,
@@ -308,9 +306,7 @@ var reconcileOperations = []operation{
 		act: (*point).reconcile,
 		recover: func(p *point, t *testing.T) {
 			p.advance(t, time.Minute) // the check has not expired yet
-			if err := p.reconcile(t); err != nil {
-				t.Fatal(err)
-			}
+			noError(t, p.reconcile(t))
 			p.reconcileUntilEnded(t)
 		},
 		verify: func(p *point, t *testing.T) { p.verifyOnce(t, inbox.StatusLost) },
@@ -320,9 +316,7 @@ var reconcileOperations = []operation{
 		onResult: true,
 		arrange: func(p *point, t *testing.T) {
 			p.createWithoutCallback(t)
-			if err := p.inbox.Bind(t.Context(), p.reference, p.check.CheckID, time.Second); err != nil {
-				t.Fatal(err)
-			}
+			noError(t, p.inbox.Bind(t.Context(), p.reference, p.check.CheckID, time.Second))
 			p.advance(t, time.Minute)
 		},
 		act:     (*point).reconcile,
@@ -461,9 +455,7 @@ func (p *point) repeat(t *testing.T, f func(*point, *testing.T) error) {
 	}
 }
 
-func (p *point) migrate(t *testing.T) error {
-	return inbox.Migrate(t.Context(), p.db, p.dialect)
-}
+func (p *point) migrate(t *testing.T) error { return inbox.Migrate(t.Context(), p.db, p.dialect) }
 
 // planSignUp inserts a row of the user and plans its check in one transaction.
 func (p *point) planSignUp(t *testing.T) error {
@@ -482,10 +474,7 @@ func (p *point) planSignUp(t *testing.T) error {
 }
 
 // start plans, creates and binds a check with a callback.
-func (p *point) start(t *testing.T) {
-	t.Helper()
-	p.check = p.backend.start(t, p.phone, p.reference)
-}
+func (p *point) start(t *testing.T) { t.Helper(); p.check = p.backend.start(t, p.phone, p.reference) }
 
 // createUnbound plans and creates a check with a callback.
 func (p *point) createUnbound(t *testing.T) {
@@ -519,9 +508,7 @@ func (p *point) completeUnnoticed(t *testing.T) {
 func (p *point) store(t *testing.T) {
 	t.Helper()
 	p.completeUnnoticed(t)
-	if err := p.record(t); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, p.record(t))
 }
 
 // createPlanned calls the create method of the planned product.
@@ -548,9 +535,7 @@ func (p *point) createAgain(t *testing.T) {
 		}
 	}
 	p.advance(t, 31*time.Second) // the check has not expired yet
-	if err := p.reconcile(t); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, p.reconcile(t))
 	p.reconcileUntilEnded(t)
 }
 
@@ -570,9 +555,7 @@ func (p *point) findPlanned(t *testing.T) {
 		t.Errorf("error = %v after %d checks, want ErrOutcomeUnknown only after one", p.err, created)
 	}
 	p.advance(t, 31*time.Second) // the check has not expired yet
-	if err := p.reconcile(t); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, p.reconcile(t))
 	p.reconcileUntilEnded(t)
 }
 
@@ -592,17 +575,12 @@ func (p *point) bind(t *testing.T) error {
 }
 
 func (p *point) record(t *testing.T) error {
-	check, err := p.client.PhoneChecks.Get(t.Context(), p.check.CheckID)
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, err = p.inbox.Record(t.Context(), inbox.ResultOf(check))
+	check := must(p.client.PhoneChecks.Get(t.Context(), p.check.CheckID))(t)
+	_, err := p.inbox.Record(t.Context(), inbox.ResultOf(check))
 	return err
 }
 
-func (p *point) retry(t *testing.T) error {
-	return p.inbox.Retry(t.Context(), p.reference)
-}
+func (p *point) retry(t *testing.T) error { return p.inbox.Retry(t.Context(), p.reference) }
 
 func (p *point) purge(t *testing.T) error {
 	_, err := p.inbox.Purge(t.Context())
@@ -616,16 +594,11 @@ func (p *point) openCheck(t *testing.T) error {
 }
 
 // redeliver makes the service send the callback again, if it was not acknowledged.
-func (p *point) redeliver(t *testing.T) {
-	t.Helper()
-	p.advance(t, 5*time.Minute)
-}
+func (p *point) redeliver(t *testing.T) { t.Helper(); p.advance(t, 5*time.Minute) }
 
 func (p *point) bindAndRedeliver(t *testing.T) {
 	t.Helper()
-	if err := p.bind(t); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, p.bind(t))
 	p.redeliver(t)
 }
 
@@ -657,16 +630,12 @@ func (p *point) workUntilDone(t *testing.T) {
 		if err != nil || stats.Pending == 0 {
 			t.Fatalf("%d entries pending, error %v, want the entry that is not done", stats.Pending, err)
 		}
-		if err := p.work(t); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, p.work(t))
 	}
 }
 
 // reconcile calls Reconcile once.
-func (p *point) reconcile(t *testing.T) error {
-	return p.inbox.Reconcile(t.Context(), p.client)
-}
+func (p *point) reconcile(t *testing.T) error { return p.inbox.Reconcile(t.Context(), p.client) }
 
 // reconcileUntilEnded calls Reconcile as Run does later.
 func (p *point) reconcileUntilEnded(t *testing.T) {
@@ -676,9 +645,7 @@ func (p *point) reconcileUntilEnded(t *testing.T) {
 			return
 		}
 		p.advance(t, 2*time.Minute)
-		if err := p.reconcile(t); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, p.reconcile(t))
 	}
 }
 
@@ -697,10 +664,7 @@ func failAfterEffect(ctx context.Context, tx *sql.Tx, e inbox.Entry) error {
 	return errors.Join(applyEffect(ctx, tx, e), errors.New("permanent failure"))
 }
 
-func (p *point) verifyCompleted(t *testing.T) {
-	t.Helper()
-	p.verifyOnce(t, inbox.StatusCompleted)
-}
+func (p *point) verifyCompleted(t *testing.T) { t.Helper(); p.verifyOnce(t, inbox.StatusCompleted) }
 
 // verifyAcknowledged verifies the result and that the service has stopped sending the callback.
 func (p *point) verifyAcknowledged(t *testing.T) {

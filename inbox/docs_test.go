@@ -94,33 +94,21 @@ func TestProduction_StoresDurably(t *testing.T) {
 	b := newBackend(t, databases[0], &inbox.Options{Observe: func(_ context.Context, e inbox.Event) { processed <- e }})
 	b.exec(t, "CREATE TABLE sign_ups (reference text PRIMARY KEY, verdict text)")
 	reference := rand.Text()
-	tx, err := b.db.BeginTx(t.Context(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := tx.ExecContext(t.Context(), "INSERT INTO sign_ups (reference) VALUES ($1)", reference); err != nil {
-		t.Fatal(err)
-	}
+	tx := must(b.db.BeginTx(t.Context(), nil))(t)
+	must(tx.ExecContext(t.Context(), "INSERT INTO sign_ups (reference) VALUES ($1)", reference))(t)
 	mux := http.NewServeMux()
 	callbackURL := b.service.Handle("app.sandbox.test", mux) + "/callbacks"
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 
 	process(ctx, b.inbox, mux, b.service.Verifier([]string{"app.sandbox.test"}, nil), b.client, func() {
-		checkURL, err := planAndCreate(ctx, b.inbox, b.client, tx, reference, "447700900012", callbackURL)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := b.service.Device().Open(ctx, checkURL); err != nil {
-			t.Fatal(err)
-		}
+		checkURL := must(planAndCreate(ctx, b.inbox, b.client, tx, reference, "447700900012", callbackURL))(t)
+		must(b.service.Device().Open(ctx, checkURL))(t)
 		awaitOutcome(ctx, t, processed, inbox.OutcomeDone)
 	})
 
 	verdict := ""
-	if err := b.db.QueryRowContext(ctx, "SELECT verdict FROM sign_ups WHERE reference = $1", reference).Scan(&verdict); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, b.db.QueryRowContext(ctx, "SELECT verdict FROM sign_ups WHERE reference = $1", reference).Scan(&verdict))
 	if verdict != "yes" {
 		t.Errorf("verdict = %q, want yes", verdict)
 	}
@@ -169,9 +157,7 @@ func TestProduction_RetriesStopped(t *testing.T) {
 	awaitOutcome(ctx, t, events, inbox.OutcomeStopped)
 
 	corrected.Store(true)
-	if err := retryStopped(ctx, b.inbox); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, retryStopped(ctx, b.inbox))
 	awaitOutcome(ctx, t, events, inbox.OutcomeDone)
 
 	if e := b.get(t, "sign-up 1"); e.DoneAt.IsZero() || !e.StoppedAt.IsZero() {
@@ -185,26 +171,19 @@ func TestProduction_Grants(t *testing.T) {
 	t.Parallel()
 	source := postgresSource(t)
 	owner := openDB(t, "pgx", source)
-	if err := inbox.Migrate(t.Context(), owner, inbox.Postgres); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, inbox.Migrate(t.Context(), owner, inbox.Postgres))
 	grants := regexp.MustCompile("(?s)```sql\n(.*?)```").FindStringSubmatch(page(t, "docs/production.md"))
 	if grants == nil {
 		t.Fatal("docs/production.md has no grants")
 	}
-	if _, err := owner.ExecContext(t.Context(), "CREATE ROLE shop LOGIN; "+grants[1]); err != nil {
-		t.Fatal(err)
-	}
+	must(owner.ExecContext(t.Context(), "CREATE ROLE shop LOGIN; "+grants[1]))(t)
 	t.Cleanup(func() { // all databases of the server share the role
 		if _, err := owner.ExecContext(context.Background(), "DROP OWNED BY shop; DROP ROLE shop"); err != nil {
 			t.Error(err)
 		}
 	})
 	db := openDB(t, "pgx", strings.Replace(source, "user=test", "user=shop", 1)+" default_query_exec_mode=exec")
-	checks, err := inbox.New(t.Context(), db, inbox.Postgres, &inbox.Options{Retention: time.Nanosecond})
-	if err != nil {
-		t.Fatal(err)
-	}
+	checks := must(inbox.New(t.Context(), db, inbox.Postgres, &inbox.Options{Retention: time.Nanosecond}))(t)
 	b := &backend{service: sandboxfake.New(t, sandboxfake.WithInMemory()), db: db, inbox: checks}
 	b.client = b.service.Client()
 	b.callbackURL = b.service.Handle(host, checks.Handler(b.service.Verifier([]string{host}, &signature.VerifierOptions{ClockSkew: time.Hour})))
@@ -215,7 +194,7 @@ func TestProduction_Grants(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
-	err = checks.Work(ctx, func(context.Context, *sql.Tx, inbox.Entry) error {
+	err := checks.Work(ctx, func(context.Context, *sql.Tx, inbox.Entry) error {
 		cancel()
 		return nil
 	})
@@ -238,10 +217,7 @@ func TestProduction_Restore(t *testing.T) {
 	b.advance(t, time.Hour)
 
 	err := openDatabase(t.Context(), backup, func(db *sql.DB, _ *inbox.Inbox) {
-		checks, err := inbox.New(t.Context(), db, inbox.SQLite, &inbox.Options{Now: b.service.Now})
-		if err != nil {
-			t.Fatal(err)
-		}
+		checks := must(inbox.New(t.Context(), db, inbox.SQLite, &inbox.Options{Now: b.service.Now}))(t)
 		if err := checks.Reconcile(t.Context(), b.client); err != nil {
 			t.Error(err)
 		}
@@ -264,11 +240,7 @@ var goBlock = regexp.MustCompile("(?s)```go\n(.*?)```")
 func TestDocs_SnippetsCompiled(t *testing.T) {
 	t.Parallel()
 	var source strings.Builder
-	names, err := filepath.Glob("*_test.go")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, name := range names {
+	for _, name := range must(filepath.Glob("*_test.go"))(t) {
 		source.WriteString(page(t, "inbox/"+name))
 	}
 
@@ -293,11 +265,7 @@ func TestDocs_SnippetsCompiled(t *testing.T) {
 // page reads a file of the repository.
 func page(t *testing.T, name string) string {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join("..", name))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(text)
+	return string(must(os.ReadFile(filepath.Join("..", name)))(t))
 }
 
 // TestErrors_ReturnedBy compares the column "Returned by" of docs/errors.md with the methods.
@@ -312,9 +280,7 @@ func TestErrors_ReturnedBy(t *testing.T) {
 		}
 		return errors.Join(b.inbox.Plan(ctx, tx, product, reference), tx.Commit())
 	}
-	if err := errors.Join(plan(b.db, "planned"), plan(b.db, "bound"), b.inbox.Bind(ctx, "bound", "check", time.Minute)); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, errors.Join(plan(b.db, "planned"), plan(b.db, "bound"), b.inbox.Bind(ctx, "bound", "check", time.Minute)))
 	record := func(checkID string, product idverify.Product) error {
 		_, err := b.inbox.Record(ctx, inbox.Result{Product: product, CheckID: checkID, Status: idverify.StatusCompleted})
 		return err
@@ -368,10 +334,7 @@ func TestErrors_ReturnedBy(t *testing.T) {
 			}
 		}
 	}
-	page, err := os.ReadFile("../docs/errors.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := must(os.ReadFile("../docs/errors.md"))(t)
 
 	for name := range sentinels {
 		want := "| `" + name + "` | " + strings.Join(returned[name], ", ") + " | "

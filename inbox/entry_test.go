@@ -37,9 +37,7 @@ func TestEntry_Verdicts(t *testing.T) {
 			reference := fmt.Sprint("row ", n)
 			b.plan(t, row.product, reference)
 			result := inbox.Result{Product: row.product, CheckID: "check of " + reference, ReferenceID: reference, Status: row.status, Match: row.match, NoSIMChange: row.noSIMChange}
-			if _, err := b.inbox.Record(t.Context(), result); err != nil {
-				t.Fatal(err)
-			}
+			must(b.inbox.Record(t.Context(), result))(t)
 
 			e := b.get(t, reference)
 

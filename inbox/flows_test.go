@@ -80,9 +80,7 @@ func TestInbox_PurgeFlows(t *testing.T) {
 		checks := newInbox(t, db, d.dialect, &inbox.Options{Retention: -1, Now: func() time.Time { return time.UnixMicro(now.Load()) }})
 		for n := range 3 {
 			f := checkflow.Flow{CheckID: fmt.Sprint("check", n), State: checkflow.StateStarted, PhoneNumber: "447700900000"}
-			if err := checks.Flows(0).Add(t.Context(), f, time.Duration(n+1)*time.Minute); err != nil {
-				t.Fatal(err)
-			}
+			noError(t, checks.Flows(0).Add(t.Context(), f, time.Duration(n+1)*time.Minute))
 		}
 		now.Store(12 * time.Minute.Microseconds())
 

@@ -63,24 +63,15 @@ func TestHandler_StoresFields(t *testing.T) {
 	onDatabases(t, func(t *testing.T, d database) {
 		b := newBackend(t, d, nil)
 		b.plan(t, idverify.ProductSubscriberCheck, "changed SIM")
-		check, err := b.client.SubscriberChecks.Create(t.Context(), idverify.SubscriberCheckParams{PhoneNumber: "447700900018", ReferenceID: "changed SIM", CallbackURL: b.callbackURL})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := b.inbox.Bind(t.Context(), "changed SIM", check.CheckID, check.TTL); err != nil {
-			t.Fatal(err)
-		}
+		check := must(b.client.SubscriberChecks.Create(t.Context(), idverify.SubscriberCheckParams{PhoneNumber: "447700900018", ReferenceID: "changed SIM", CallbackURL: b.callbackURL}))(t)
+		noError(t, b.inbox.Bind(t.Context(), "changed SIM", check.CheckID, check.TTL))
 		failing := b.start(t, noResult, "ends as ERROR")
 		expiring := b.start(t, matching, "expires")
 
-		if _, err := b.service.Device().Open(t.Context(), check.CheckURL); err != nil {
-			t.Fatal(err)
-		}
+		must(b.service.Device().Open(t.Context(), check.CheckURL))(t)
 		b.open(t, failing)
 		b.service.Expire(expiring.CheckID)
-		if err := b.service.WaitIdle(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, b.service.WaitIdle(t.Context()))
 
 		e := b.get(t, "changed SIM")
 		if e.Match != idverify.VerdictYes || e.NoSIMChange != idverify.VerdictNo || e.NetworkID == "" || e.ChargeAmount == "" || e.ChargeCurrency == "" {
@@ -317,19 +308,14 @@ func TestHandler_HostileFields(t *testing.T) {
 		long := `a\u0000b` + strings.Repeat("ü", 100_000)
 		fields := `"status":"COMPLETED","match":null,"no_sim_change":true,"network_id":"` + long + `","error_code":"` + long + `","charge_amount":` + strings.Repeat("9", 1000)
 
-		status, err := b.send(t.Context(), t, b.signedURL(t, nil), "phone_check", signedBody(b, fields))
-		if err != nil {
-			t.Fatal(err)
-		}
+		status := must(b.send(t.Context(), t, b.signedURL(t, nil), "phone_check", signedBody(b, fields)))(t)
 
 		e := b.get(t, "r")
 		if status != 204 || e.Status != "COMPLETED" || b.effects(t) != 1 {
 			t.Errorf("response = %d, entry = %+v; want the result in spite of its other fields", status, e)
 		}
 		want := []inbox.Event{{Operation: "callback", Outcome: inbox.OutcomeStored, Product: idverify.ProductPhoneCheck, Duration: 2 * time.Second}}
-		if diff := cmp.Diff(want, b.eventsOf("callback")); diff != "" {
-			t.Errorf("events (-want +got):\n%s", diff)
-		}
+		wantEqual(t, want, b.eventsOf("callback"), "events")
 		if e.Match != idverify.VerdictUnknown || e.NoSIMChange != idverify.VerdictUnknown {
 			t.Errorf("matched, SIM unchanged = %s, %s; want unknown without a match", e.Match, e.NoSIMChange)
 		}
@@ -354,10 +340,7 @@ func TestHandler_RespondsInTime(t *testing.T) {
 				return context.Cause(ctx)
 			}})
 			b.planned(t, "r", "check")
-			key, err := testKey()
-			if err != nil {
-				t.Fatal(err)
-			}
+			key := must(testKey())(t)
 			keys := signature.StaticKeys{"test key": &key.PublicKey}
 
 			for _, test := range []struct{ verification, want time.Duration }{
@@ -368,10 +351,7 @@ func TestHandler_RespondsInTime(t *testing.T) {
 			} {
 				url := b.signedURL(t, slowKeys{keys, test.verification})
 				begin := time.Now()
-				status, err := b.send(t.Context(), t, url, "phone_check", signedBody(b, `"status":"COMPLETED","match":true`))
-				if err != nil {
-					t.Fatal(err)
-				}
+				status := must(b.send(t.Context(), t, url, "phone_check", signedBody(b, `"status":"COMPLETED","match":true`)))(t)
 
 				if got := time.Since(begin); got != test.want || status != http.StatusInternalServerError {
 					t.Errorf("verification of %v: response = %d after %v, want 500 after %v", test.verification, status, got, test.want)
@@ -406,22 +386,16 @@ func TestHandler_DatabaseDown(t *testing.T) {
 	check := b.start(t, matching, "r")
 	admin := openDB(t, "pgx", server.Source("template1"))
 	allow := func(allowed bool) {
-		if _, err := admin.ExecContext(t.Context(), fmt.Sprintf("ALTER DATABASE postgres ALLOW_CONNECTIONS %t", allowed)); err != nil {
-			t.Fatal(err)
-		}
+		must(admin.ExecContext(t.Context(), fmt.Sprintf("ALTER DATABASE postgres ALLOW_CONNECTIONS %t", allowed)))(t)
 	}
 
 	allow(false)
-	if _, err := admin.ExecContext(t.Context(), "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = 'postgres'"); err != nil {
-		t.Fatal(err)
-	}
+	must(admin.ExecContext(t.Context(), "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = 'postgres'"))(t)
 	b.open(t, check)
 	b.advance(t, 10*time.Second)
 	allow(true)
 	b.advance(t, 20*time.Second)
-	if err := server.Crash(); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, server.Crash())
 	b.redeliver(t)
 
 	if got := b.responses(); got != "500 500 204 204" {
@@ -477,18 +451,9 @@ func TestHandler_ServiceDisconnects(t *testing.T) {
 func TestHandler_Examined(t *testing.T) {
 	onDatabases(t, func(t *testing.T, d database) {
 		b := newBackend(t, d, &inbox.Options{OnResult: insertEffect})
-		keys, err := receivertest.NewKeys()
-		if err != nil {
-			t.Fatal(err)
-		}
-		keySet, err := signature.NewJWKS(keys.URL(), &signature.JWKSOptions{HTTPClient: keys.Client(), MinRefetch: time.Nanosecond})
-		if err != nil {
-			t.Fatal(err)
-		}
-		v, err := signature.NewVerifier(keySet, []string{host}, &signature.VerifierOptions{Now: b.service.Now})
-		if err != nil {
-			t.Fatal(err)
-		}
+		keys := must(receivertest.NewKeys())(t)
+		keySet := must(signature.NewJWKS(keys.URL(), &signature.JWKSOptions{HTTPClient: keys.Client(), MinRefetch: time.Nanosecond}))(t)
+		v := must(signature.NewVerifier(keySet, []string{host}, &signature.VerifierOptions{Now: b.service.Now}))(t)
 
 		receivertest.Run(t, receivertest.Receiver{
 			Keys:    keys,

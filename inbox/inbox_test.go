@@ -18,9 +18,7 @@ func TestNew_Settings(t *testing.T) {
 	t.Parallel()
 	const immediate, timeout, full = "_txlock=immediate", "_pragma=busy_timeout(1000)", "_pragma=synchronous(FULL)"
 	pragmas := func(t *testing.T, db *sql.DB) {
-		if _, err := db.ExecContext(t.Context(), "PRAGMA busy_timeout = 5000"); err != nil {
-			t.Fatal(err)
-		}
+		must(db.ExecContext(t.Context(), "PRAGMA busy_timeout = 5000"))(t)
 	}
 	one := func(_ *testing.T, db *sql.DB) { db.SetMaxOpenConns(1) }
 	for _, test := range []struct {
@@ -46,9 +44,7 @@ func TestNew_Settings(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			file := filepath.Join(t.TempDir(), "checks.db")
-			if err := inbox.Migrate(t.Context(), openDB(t, "sqlite", file), inbox.SQLite); err != nil {
-				t.Fatal(err)
-			}
+			noError(t, inbox.Migrate(t.Context(), openDB(t, "sqlite", file), inbox.SQLite))
 			db := openDB(t, "sqlite", "file:"+file+"?"+strings.Join(test.settings, "&"))
 			if test.change != nil {
 				test.change(t, db)
@@ -72,9 +68,7 @@ func TestNew_Settings(t *testing.T) {
 func TestNew_SynchronousCommit(t *testing.T) {
 	t.Parallel()
 	source := postgresSource(t)
-	if err := inbox.Migrate(t.Context(), openDB(t, "pgx", source), inbox.Postgres); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, inbox.Migrate(t.Context(), openDB(t, "pgx", source), inbox.Postgres))
 	for setting, want := range map[string]error{"off": inbox.ErrSettings, "on": nil, "local": nil} {
 		_, err := inbox.New(t.Context(), openDB(t, "pgx", source+" synchronous_commit="+setting), inbox.Postgres, nil)
 
@@ -89,27 +83,18 @@ func TestNew_RestoresConnections(t *testing.T) {
 	for _, limit := range []int{0, 1, 2} {
 		db := openDB(t, "sqlite", sqliteSource(t))
 		db.SetMaxOpenConns(limit)
-		if err := inbox.Migrate(t.Context(), db, inbox.SQLite); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, inbox.Migrate(t.Context(), db, inbox.SQLite))
 
-		if _, err := inbox.New(t.Context(), db, inbox.SQLite, nil); err != nil {
-			t.Fatal(err)
-		}
+		must(inbox.New(t.Context(), db, inbox.SQLite, nil))(t)
 
 		if n := db.Stats().InUse; n != 0 {
 			t.Errorf("limit %d: %d connections in use after New, want 0", limit, n)
 		}
 		for range max(1, db.Stats().OpenConnections) {
-			conn, err := db.Conn(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
+			conn := must(db.Conn(t.Context()))(t)
 			defer conn.Close()
 			var timeout int
-			if err := conn.QueryRowContext(t.Context(), "PRAGMA busy_timeout").Scan(&timeout); err != nil {
-				t.Fatal(err)
-			}
+			noError(t, conn.QueryRowContext(t.Context(), "PRAGMA busy_timeout").Scan(&timeout))
 			if timeout != 60000 {
 				t.Errorf("limit %d: busy_timeout = %d after New, want the 60000 of the data source name", limit, timeout)
 			}
@@ -126,20 +111,12 @@ func TestNew_Schema(t *testing.T) {
 		db := d.open(t)
 
 		_, missing := inbox.New(t.Context(), db, d.dialect, nil)
-		if err := inbox.Migrate(t.Context(), db, d.dialect); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := db.ExecContext(t.Context(), "UPDATE idverify_schema SET version = version - 1"); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, inbox.Migrate(t.Context(), db, d.dialect))
+		must(db.ExecContext(t.Context(), "UPDATE idverify_schema SET version = version - 1"))(t)
 		_, old := inbox.New(t.Context(), db, d.dialect, nil)
-		if _, err := db.ExecContext(t.Context(), "INSERT INTO idverify_schema (version) VALUES (99)"); err != nil {
-			t.Fatal(err)
-		}
+		must(db.ExecContext(t.Context(), "INSERT INTO idverify_schema (version) VALUES (99)"))(t)
 		_, newer := inbox.New(t.Context(), db, d.dialect, nil)
-		if _, err := db.ExecContext(t.Context(), "DELETE FROM idverify_schema"); err != nil {
-			t.Fatal(err)
-		}
+		must(db.ExecContext(t.Context(), "DELETE FROM idverify_schema"))(t)
 		_, empty := inbox.New(t.Context(), db, d.dialect, nil)
 
 		for name, err := range map[string]error{"missing": missing, "old": old, "empty": empty} {

@@ -51,9 +51,7 @@ func TestMigrate_UpToDate(t *testing.T) {
 			}
 			before, versionsBefore := schema(t, d, b.db), versions(t, b.db)
 
-			if err := inbox.Migrate(t.Context(), b.db, d.dialect); err != nil {
-				t.Fatal(err)
-			}
+			noError(t, inbox.Migrate(t.Context(), b.db, d.dialect))
 
 			b.get(t, "kept")
 			if diff := cmp.Diff(before, schema(t, d, b.db)); diff != "" {
@@ -70,24 +68,17 @@ func TestMigrate_UpToDate(t *testing.T) {
 func TestMigrate_FromFirstVersion(t *testing.T) {
 	onDatabases(t, func(t *testing.T, d database) {
 		db := d.open(t)
-		first, err := fs.ReadFile(inbox.Migrations(), "0001_create_idverify_checks.up.sql")
-		if err != nil {
-			t.Fatal(err)
-		}
+		first := must(fs.ReadFile(inbox.Migrations(), "0001_create_idverify_checks.up.sql"))(t)
 		for _, statements := range []string{string(first),
 			"INSERT INTO idverify_checks (reference, product, planned_at, give_up_at) VALUES ('planned', 'phone_check', 1, 1)",
 			"INSERT INTO idverify_checks (reference, product, planned_at, give_up_at, status) VALUES ('lost', 'phone_check', 1, 1, 'UNKNOWN')"} {
-			if _, err := db.ExecContext(t.Context(), statements); err != nil {
-				t.Fatal(err)
-			}
+			must(db.ExecContext(t.Context(), statements))(t)
 		}
 		if _, err := inbox.New(t.Context(), db, d.dialect, nil); !errors.Is(err, inbox.ErrSchema) {
 			t.Errorf("error of New = %v, want ErrSchema: a column is missing", err)
 		}
 
-		if err := inbox.Migrate(t.Context(), db, d.dialect); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, inbox.Migrate(t.Context(), db, d.dialect))
 
 		checks := newInbox(t, db, d.dialect, nil)
 		for reference, want := range map[string]inbox.Status{"planned": "", "lost": inbox.StatusLost} {
@@ -102,9 +93,7 @@ func TestMigrate_RollsBack(t *testing.T) {
 	onDatabases(t, func(t *testing.T, d database) {
 		db := d.open(t)
 		// The last statements of the migration fail.
-		if _, err := db.ExecContext(t.Context(), "CREATE TABLE idverify_checks_stopped (n integer)"); err != nil {
-			t.Fatal(err)
-		}
+		must(db.ExecContext(t.Context(), "CREATE TABLE idverify_checks_stopped (n integer)"))(t)
 		before := schema(t, d, db)
 
 		err := inbox.Migrate(t.Context(), db, d.dialect)
@@ -122,26 +111,15 @@ func TestMigrate_RollsBack(t *testing.T) {
 func TestMigrations_EqualMigrate(t *testing.T) {
 	onDatabases(t, func(t *testing.T, d database) {
 		byTool, byMigrate := d.open(t), d.open(t)
-		names, err := fs.Glob(inbox.Migrations(), "*")
-		if err != nil {
-			t.Fatal(err)
-		}
-		for n, name := range names {
+		for n, name := range must(fs.Glob(inbox.Migrations(), "*"))(t) {
 			if want := fmt.Sprintf("%04d_", n+1); !strings.HasPrefix(name, want) || !strings.HasSuffix(name, ".up.sql") {
 				t.Errorf("file %d = %s, want %s….up.sql", n, name, want)
 			}
-			text, err := fs.ReadFile(inbox.Migrations(), name)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if _, err := byTool.ExecContext(t.Context(), string(text)); err != nil {
-				t.Fatal(err)
-			}
+			text := must(fs.ReadFile(inbox.Migrations(), name))(t)
+			must(byTool.ExecContext(t.Context(), string(text)))(t)
 		}
 
-		if err := inbox.Migrate(t.Context(), byMigrate, d.dialect); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, inbox.Migrate(t.Context(), byMigrate, d.dialect))
 
 		got := schema(t, d, byMigrate)
 		if diff := cmp.Diff(schema(t, d, byTool), got); diff != "" || len(got) < 20 {
@@ -275,10 +253,7 @@ func (p *point) explain(t *testing.T, s statement) [][]string {
 // literal returns an argument as SQL.
 func literal(t *testing.T, v any) string {
 	t.Helper()
-	v, err := driver.DefaultParameterConverter.ConvertValue(v)
-	if err != nil {
-		t.Fatal(err)
-	}
+	v = must(driver.DefaultParameterConverter.ConvertValue(v))(t)
 	switch v := v.(type) {
 	case nil:
 		return "NULL"
@@ -307,14 +282,10 @@ func (p *point) lines(t *testing.T, query string, args []driver.NamedValue) []st
 		for i := range row {
 			dest[i] = &row[i]
 		}
-		if err := rows.Scan(dest...); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, rows.Scan(dest...))
 		lines = append(lines, row[len(row)-1])
 	}
-	if err := rows.Err(); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, rows.Err())
 	return lines
 }
 

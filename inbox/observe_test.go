@@ -47,9 +47,7 @@ func TestInbox_Events(t *testing.T) {
 		b.workOnce(t, fail)
 		b.advance(t, time.Second)
 		b.workOnce(t, fail)
-		if err := b.inbox.Retry(t.Context(), "sign-up 1"); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, b.inbox.Retry(t.Context(), "sign-up 1"))
 		b.workOnce(t, insertEffect)
 
 		event := inbox.Event{Operation: "work", Outcome: inbox.OutcomeFailed, Product: idverify.ProductPhoneCheck, Duration: 2 * time.Second, Err: errEffect}
@@ -93,9 +91,7 @@ func TestEvent_LogValue(t *testing.T) {
 			slog.New(slog.NewTextHandler(&log, nil)).Info("message", "inbox", test.value)
 
 			_, got, _ := strings.Cut(log.String(), "msg=message ")
-			if diff := cmp.Diff(test.want+"\n", got); diff != "" {
-				t.Errorf("record (-want +got):\n%s", diff)
-			}
+			wantEqual(t, test.want+"\n", got, "record")
 		})
 	}
 }

@@ -24,21 +24,12 @@ func TestInbox_PlanInTransaction(t *testing.T) {
 		b := newBackend(t, d, nil)
 		b.exec(t, "CREATE TABLE sign_ups (reference text)")
 		signUp := func(reference string, commit bool) {
-			tx, err := b.db.BeginTx(t.Context(), nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			tx := must(b.db.BeginTx(t.Context(), nil))(t)
 			defer tx.Rollback()
-			if _, err := tx.ExecContext(t.Context(), "INSERT INTO sign_ups VALUES ($1)", reference); err != nil {
-				t.Fatal(err)
-			}
-			if err := b.inbox.Plan(t.Context(), tx, idverify.ProductSubscriberCheck, reference); err != nil {
-				t.Fatal(err)
-			}
+			must(tx.ExecContext(t.Context(), "INSERT INTO sign_ups VALUES ($1)", reference))(t)
+			noError(t, b.inbox.Plan(t.Context(), tx, idverify.ProductSubscriberCheck, reference))
 			if commit {
-				if err := tx.Commit(); err != nil {
-					t.Fatal(err)
-				}
+				noError(t, tx.Commit())
 			}
 		}
 
@@ -62,18 +53,13 @@ func TestInbox_PlanUsedReference(t *testing.T) {
 	onDatabases(t, func(t *testing.T, d database) {
 		b := newBackend(t, d, nil)
 		b.plan(t, idverify.ProductPhoneCheck, "committed")
-		tx, err := b.db.BeginTx(t.Context(), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		tx := must(b.db.BeginTx(t.Context(), nil))(t)
 		defer tx.Rollback()
 
 		committed := b.inbox.Plan(t.Context(), tx, idverify.ProductSIMCheck, "committed")
 		first := b.inbox.Plan(t.Context(), tx, idverify.ProductPhoneCheck, "same transaction")
 		second := b.inbox.Plan(t.Context(), tx, idverify.ProductPhoneCheck, "same transaction")
-		if err := tx.Commit(); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, tx.Commit())
 
 		for name, err := range map[string]error{"committed": committed, "same transaction": second} {
 			if !errors.Is(err, inbox.ErrReferenceUsed) {
@@ -101,10 +87,7 @@ var invalidIDs = map[string]string{
 func TestInbox_PlanInvalid(t *testing.T) {
 	onDatabases(t, func(t *testing.T, d database) {
 		b := newBackend(t, d, nil)
-		tx, err := b.db.BeginTx(t.Context(), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		tx := must(b.db.BeginTx(t.Context(), nil))(t)
 		defer tx.Rollback()
 
 		failures := map[string]error{"nil transaction": b.inbox.Plan(t.Context(), nil, idverify.ProductPhoneCheck, "r")}
@@ -115,9 +98,7 @@ func TestInbox_PlanInvalid(t *testing.T) {
 			failures[fmt.Sprintf("product %q", product)] = b.inbox.Plan(t.Context(), tx, product, "r")
 		}
 		longest := b.inbox.Plan(t.Context(), tx, idverify.ProductPhoneCheck, strings.Repeat("ü", 512))
-		if err := tx.Commit(); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, tx.Commit())
 
 		for name, err := range failures {
 			_, id := invalidIDs[name]
@@ -180,13 +161,9 @@ func TestInbox_Bind(t *testing.T) {
 		for _, reference := range []string{"bound", "unbound", "unknown", "recorded"} {
 			b.plan(t, idverify.ProductPhoneCheck, reference)
 		}
-		if err := b.inbox.Bind(t.Context(), "bound", "check 1", time.Minute); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, b.inbox.Bind(t.Context(), "bound", "check 1", time.Minute))
 		result := inbox.Result{Product: idverify.ProductPhoneCheck, CheckID: "check 3", ReferenceID: "recorded", Status: idverify.StatusCompleted}
-		if _, err := b.inbox.Record(t.Context(), result); err != nil {
-			t.Fatal(err)
-		}
+		must(b.inbox.Record(t.Context(), result))(t)
 		b.exec(t, "UPDATE idverify_checks SET status = 'LOST' WHERE reference = 'unknown'")
 
 		for _, test := range []struct {
@@ -224,13 +201,7 @@ func TestInbox_Bind(t *testing.T) {
 func TestInbox_BindTTL(t *testing.T) {
 	onDatabases(t, func(t *testing.T, d database) {
 		b := newBackend(t, d, nil)
-		overdue := func() int {
-			s, err := b.inbox.Stats(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
-			return s.Overdue
-		}
+		overdue := func() int { return must(b.inbox.Stats(t.Context()))(t).Overdue }
 		for n, test := range []struct{ ttl, overdue time.Duration }{
 			{0, 150 * time.Second},
 			{-time.Hour, 150 * time.Second},
@@ -242,9 +213,7 @@ func TestInbox_BindTTL(t *testing.T) {
 		} {
 			b.plan(t, idverify.ProductPhoneCheck, fmt.Sprint("r ", n))
 
-			if err := b.inbox.Bind(t.Context(), fmt.Sprint("r ", n), fmt.Sprint("check ", n), test.ttl); err != nil {
-				t.Fatal(err)
-			}
+			noError(t, b.inbox.Bind(t.Context(), fmt.Sprint("r ", n), fmt.Sprint("check ", n), test.ttl))
 
 			b.advance(t, test.overdue-time.Microsecond)
 			before := overdue() - n // without the entries of other rows
@@ -355,10 +324,7 @@ func TestInbox_Create(t *testing.T) {
 			reference := string(product)
 			b.plan(t, product, reference)
 
-			checkID, err := create(t.Context(), b.inbox, b.client, matching, reference)
-			if err != nil {
-				t.Fatal(err)
-			}
+			checkID := must(create(t.Context(), b.inbox, b.client, matching, reference))(t)
 
 			e, err := b.inbox.GetByCheckID(t.Context(), checkID)
 			if err != nil || e.Reference != reference || e.CheckID != checkID {
@@ -389,13 +355,9 @@ func TestInbox_CreateRejected(t *testing.T) {
 				b.plan(t, product, name(state))
 			}
 			b.plan(t, other, name("of another product"))
-			if err := b.inbox.Bind(t.Context(), name("bound"), name("check"), 0); err != nil {
-				t.Fatal(err)
-			}
+			noError(t, b.inbox.Bind(t.Context(), name("bound"), name("check"), 0))
 			b.exec(t, "UPDATE idverify_checks SET status = 'LOST' WHERE reference = $1", name("lost"))
-			if _, err := create(t.Context(), b.inbox, b.client, matching, name("created")); err != nil {
-				t.Fatal(err)
-			}
+			must(create(t.Context(), b.inbox, b.client, matching, name("created")))(t)
 			before := len(b.service.Requests())
 
 			for reference, want := range map[string]error{
@@ -422,10 +384,7 @@ func TestInbox_CreateWithoutReference(t *testing.T) {
 		for product, create := range createMethods {
 			references := make(map[string]bool)
 			for range 2 {
-				checkID, err := create(t.Context(), b.inbox, b.client, matching, "")
-				if err != nil {
-					t.Fatal(err)
-				}
+				checkID := must(create(t.Context(), b.inbox, b.client, matching, ""))(t)
 				e, err := b.inbox.GetByCheckID(t.Context(), checkID)
 				if err != nil || e.Product != product || b.created(t, e.Reference) != 1 {
 					t.Fatalf("entry = %+v, error %v, want a planned check with its reference as ReferenceID", e, err)
@@ -466,14 +425,9 @@ func TestInbox_CreateBeforeCommit(t *testing.T) {
 			}
 		}
 		b := newBackend(t, d, nil)
-		tx, err := b.db.BeginTx(t.Context(), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		tx := must(b.db.BeginTx(t.Context(), nil))(t)
 		defer tx.Rollback()
-		if err := b.inbox.Plan(t.Context(), tx, idverify.ProductPhoneCheck, "sign-up 1"); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, b.inbox.Plan(t.Context(), tx, idverify.ProductPhoneCheck, "sign-up 1"))
 
 		check, err := b.inbox.CreatePhoneCheck(t.Context(), b.client, idverify.PhoneCheckParams{PhoneNumber: matching, ReferenceID: "sign-up 1"})
 

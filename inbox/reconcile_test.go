@@ -106,9 +106,7 @@ func TestInbox_ReconcileInProgress(t *testing.T) {
 		b := newBackend(t, d, nil)
 		b.plan(t, idverify.ProductPhoneCheck, "sign-up 1")
 		check := b.createSilent(t, matching, "sign-up 1")
-		if err := b.inbox.Bind(t.Context(), "sign-up 1", check.CheckID, time.Second); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, b.inbox.Bind(t.Context(), "sign-up 1", check.CheckID, time.Second))
 
 		b.advance(t, 31*time.Second)
 		b.reconcile(t)
@@ -490,18 +488,11 @@ func TestInbox_ReconcileBacklog(t *testing.T) {
 	const entries = 1000
 	onDatabases(t, func(t *testing.T, d database) {
 		b := newBackend(t, d, nil)
-		tx, err := b.db.BeginTx(t.Context(), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		tx := must(b.db.BeginTx(t.Context(), nil))(t)
 		for n := range entries {
-			if err := b.inbox.Plan(t.Context(), tx, idverify.ProductPhoneCheck, fmt.Sprint("sign-up ", n)); err != nil {
-				t.Fatal(err)
-			}
+			noError(t, b.inbox.Plan(t.Context(), tx, idverify.ProductPhoneCheck, fmt.Sprint("sign-up ", n)))
 		}
-		if err := tx.Commit(); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, tx.Commit())
 		b.advance(t, 15*time.Minute)
 
 		b.reconcile(t)
@@ -513,9 +504,7 @@ func TestInbox_ReconcileBacklog(t *testing.T) {
 // reconcile calls Reconcile, which must succeed.
 func (b *backend) reconcile(t testing.TB) {
 	t.Helper()
-	if err := b.inbox.Reconcile(t.Context(), b.client); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, b.inbox.Reconcile(t.Context(), b.client))
 }
 
 // reconcileUntilEnded calls Reconcile every ten seconds, as Run does, until the entry has ended. It

@@ -12,8 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/idverify/idverify-go"
 	"github.com/idverify/idverify-go/inbox"
 )
@@ -26,24 +24,16 @@ func TestInbox_RecordComplete(t *testing.T) {
 		redirectURL := b.service.Handle("app.sandbox.test", idverify.RedirectHandler(b.service.Verifier([]string{"app.sandbox.test"}, nil),
 			func(w http.ResponseWriter, _ *http.Request, r *idverify.Redirect) { redirects <- r })) + "/redirect"
 		b.plan(t, idverify.ProductPhoneCheck, "r")
-		check, err := b.client.PhoneChecks.Create(t.Context(), idverify.PhoneCheckParams{
+		check := must(b.client.PhoneChecks.Create(t.Context(), idverify.PhoneCheckParams{
 			PhoneNumber: matching, ReferenceID: "r", CallbackURL: b.callbackURL, RedirectURL: redirectURL,
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		}))(t)
 		b.bind(t, "r", check)
 		b.open(t, check)
 		redirect := <-redirects
-		completed, err := b.client.PhoneChecks.Complete(t.Context(), redirect.CheckID, redirect.Code)
-		if err != nil {
-			t.Fatal(err)
-		}
+		completed := must(b.client.PhoneChecks.Complete(t.Context(), redirect.CheckID, redirect.Code))(t)
 
 		recorded, firstErr := b.inbox.Record(t.Context(), inbox.ResultOf(completed))
-		if err := b.service.WaitIdle(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, b.service.WaitIdle(t.Context()))
 		again, secondErr := b.inbox.Record(t.Context(), inbox.ResultOf(completed))
 
 		if firstErr != nil || secondErr != nil {
@@ -65,10 +55,7 @@ func TestInbox_RecordWait(t *testing.T) {
 		b := newBackend(t, d, &inbox.Options{OnResult: insertEffect})
 		check := b.startSilent(t, "447700900013", "r")
 		b.open(t, check)
-		completed, err := b.client.PhoneChecks.Wait(t.Context(), check.CheckID)
-		if err != nil {
-			t.Fatal(err)
-		}
+		completed := must(b.client.PhoneChecks.Wait(t.Context(), check.CheckID))(t)
 
 		first, firstErr := b.inbox.Record(t.Context(), inbox.ResultOf(completed))
 		b.plan(t, idverify.ProductPhoneCheck, "unbound")
@@ -101,10 +88,7 @@ func TestInbox_RecordSIMCheck(t *testing.T) {
 		b := newBackend(t, d, &inbox.Options{OnResult: insertEffect})
 		for reference, number := range map[string]string{"unchanged": "447700900010", "changed": "447700900015", "error": "447700900099"} {
 			b.plan(t, idverify.ProductSIMCheck, reference)
-			check, err := b.client.SIMChecks.Create(t.Context(), idverify.SIMCheckParams{PhoneNumber: number, ReferenceID: reference})
-			if err != nil {
-				t.Fatal(err)
-			}
+			check := must(b.client.SIMChecks.Create(t.Context(), idverify.SIMCheckParams{PhoneNumber: number, ReferenceID: reference}))(t)
 
 			if stored, err := b.inbox.Record(t.Context(), inbox.ResultOf(check)); !stored || err != nil {
 				t.Errorf("%s: stored = %t, error = %v; want true", reference, stored, err)
@@ -146,9 +130,7 @@ func TestResultOf(t *testing.T) {
 			inbox.Result{Product: idverify.ProductSubscriberCheck, CheckID: "c", ReferenceID: "r", Status: completed, Match: yes, NoSIMChange: no, NetworkID: "n", ErrorCode: "e", ChargeAmount: "1", ChargeCurrency: "API"},
 		},
 	} {
-		if diff := cmp.Diff(test.want, test.got); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", test.want.Product, diff)
-		}
+		wantEqual(t, test.want, test.got, "%s", test.want.Product)
 	}
 }
 

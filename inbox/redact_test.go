@@ -50,9 +50,7 @@ func TestOptions_LoggerOmitsAddress(t *testing.T) {
 		}), nil))})
 		connector.arm(1, fault{err: test.err})
 
-		if err := checks.Work(ctx, insertEffect); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, checks.Work(ctx, insertEffect))
 
 		if !strings.Contains(log.String(), test.want) {
 			t.Errorf("log = %s, want %q", &log, test.want)
@@ -95,10 +93,7 @@ func TestOptions_LoggerOmitsPostgresAddress(t *testing.T) {
 	t.Parallel()
 	source := postgresSource(t)
 	socket := strings.TrimPrefix(strings.Fields(source)[0], "host=")
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	listener := must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	var mu sync.Mutex
 	connections := []io.Closer{listener}
 	go func() {
@@ -183,13 +178,8 @@ func TestInbox_NoPhoneNumbers(t *testing.T) {
 		other := b.otherCustomer()
 		other.open(t, other.create(t, number, "other"))
 		b.plan(t, idverify.ProductSIMCheck, "SIM")
-		sim, err := b.client.SIMChecks.Create(t.Context(), idverify.SIMCheckParams{PhoneNumber: number, ReferenceID: "SIM"})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := b.inbox.Record(t.Context(), inbox.ResultOf(sim)); err != nil {
-			t.Fatal(err)
-		}
+		sim := must(b.client.SIMChecks.Create(t.Context(), idverify.SIMCheckParams{PhoneNumber: number, ReferenceID: "SIM"}))(t)
+		must(b.inbox.Record(t.Context(), inbox.ResultOf(sim)))(t)
 		b.plan(t, idverify.ProductPhoneCheck, "unbound")
 		b.create(t, number, "unbound")
 		b.advance(t, 31*time.Second)

@@ -143,16 +143,10 @@ func TestInbox_Purge(t *testing.T) {
 			b.insertEnded(t, "old", old, "done_at", 0)
 
 			b.advance(t, retention)
-			early, err := b.inbox.Purge(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
+			early := must(b.inbox.Purge(t.Context()))(t)
 			b.insertEnded(t, "recent", 1, "done_at", 0)
 			b.advance(t, time.Microsecond)
-			deleted, err := b.inbox.Purge(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
+			deleted := must(b.inbox.Purge(t.Context()))(t)
 
 			if early != 0 || deleted != old {
 				t.Errorf("%d entries deleted within %s and %d after it, want 0 and %d", early, retention, deleted, old)

@@ -17,7 +17,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"modernc.org/sqlite"
 
 	"github.com/idverify/idverify-go"
@@ -320,14 +319,10 @@ func TestInbox_IsolationLevels(t *testing.T) {
 	b.open(t, b.start(t, matching, "sign-up 1"))
 	b.workOnce(t, insertEffect)
 	b.advance(t, time.Minute)
-	if _, err := b.inbox.Purge(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(b.inbox.Purge(t.Context()))(t)
 
 	want := []string{"read committed", "read committed", "read committed", "serializable", "read committed"}
-	if diff := cmp.Diff(want, texts(t, b.db, "SELECT level FROM levels ORDER BY n")); diff != "" {
-		t.Errorf("levels of Bind, the callback, the claim of Work, its function and Purge (-want +got):\n%s", diff)
-	}
+	wantEqual(t, want, texts(t, b.db, "SELECT level FROM levels ORDER BY n"), "levels of Bind, the callback, the claim of Work, its function and Purge")
 }
 
 // Serialization failures and deadlocks of OnResult are not failures of the callback.
@@ -360,10 +355,7 @@ func TestHandler_Conflicts(t *testing.T) {
 			calls, conflicts, state = 0, test.conflicts, test.state
 			begin := time.Now()
 
-			status, err := b.send(t.Context(), t, url, "phone_check", signedBody(b, `"status":"COMPLETED","match":true`))
-			if err != nil {
-				t.Fatal(err)
-			}
+			status := must(b.send(t.Context(), t, url, "phone_check", signedBody(b, `"status":"COMPLETED","match":true`)))(t)
 
 			if elapsed := time.Since(begin); status != test.want || elapsed > 8*time.Second {
 				t.Errorf("%d times %s: response = %d after %s and %d calls, want %d within 8 s", conflicts, state, status, elapsed, calls, test.want)

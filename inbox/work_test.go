@@ -191,9 +191,7 @@ func TestInbox_Retry(t *testing.T) {
 		if err := b.inbox.Retry(t.Context(), "sign-up 2"); !errors.Is(err, inbox.ErrNotFound) {
 			t.Errorf("retry of an entry that has not stopped: %v, want ErrNotFound", err)
 		}
-		if err := b.inbox.Retry(t.Context(), "sign-up 1"); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, b.inbox.Retry(t.Context(), "sign-up 1"))
 		for b.workOnce(t, insertEffect) {
 		}
 
@@ -408,9 +406,7 @@ func TestInbox_WorkConcurrent(t *testing.T) {
 		var inboxes []*inbox.Inbox
 		db := openDB(t, d.driver, source)
 		inboxes = append(inboxes, newInbox(t, db, d.dialect, opts), newInbox(t, openDB(t, d.driver, source), d.dialect, opts))
-		if _, err := db.ExecContext(t.Context(), "CREATE TABLE effects (reference text NOT NULL)"); err != nil {
-			t.Fatal(err)
-		}
+		must(db.ExecContext(t.Context(), "CREATE TABLE effects (reference text NOT NULL)"))(t)
 		for n := range entries {
 			storeResult(t, db, inboxes[n%2], fmt.Sprintf("sign-up %03d", n))
 		}
