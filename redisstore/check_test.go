@@ -49,12 +49,10 @@ func TestReplays_Check(t *testing.T) {
 		{"100mb", "volatile-ttl", redisstore.ErrEviction},
 		{"1", "noeviction", nil}, // full
 	} {
-		if err := errors.Join(
+		noError(t, errors.Join(
 			admin.ConfigSet(t.Context(), "maxmemory", tt.maxmemory).Err(),
 			admin.ConfigSet(t.Context(), "maxmemory-policy", tt.policy).Err(),
-		); err != nil {
-			t.Fatal(err)
-		}
+		))
 
 		err := srv.store(t).Check(t.Context())
 

@@ -50,12 +50,8 @@ func TestStores_RedisFull(t *testing.T) {
 	srv := startServer(t)
 	flows, admin := srv.flows(t), srv.client(t)
 	f := newFlow("live")
-	if err := flows.Add(t.Context(), f, time.Hour); err != nil {
-		t.Fatal(err)
-	}
-	if err := admin.ConfigSet(t.Context(), "maxmemory", "1").Err(); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, flows.Add(t.Context(), f, time.Hour))
+	noError(t, admin.ConfigSet(t.Context(), "maxmemory", "1").Err())
 
 	available, added := flows.Available(t.Context()), flows.Add(t.Context(), newFlow("another"), time.Hour)
 	claimed, reason, claimErr := flows.Claim(t.Context(), f.CheckID, f.Owner, true)
@@ -105,9 +101,7 @@ func TestFlows_UnknownValue(t *testing.T) {
 	srv := startServer(t)
 	flows := srv.flows(t)
 	for _, value := range []string{"", "text", "{}", `{"owner":"YQ=="}`} {
-		if err := srv.client(t).Set(t.Context(), "idverify:flow:check", value, time.Hour).Err(); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, srv.client(t).Set(t.Context(), "idverify:flow:check", value, time.Hour).Err())
 
 		_, _, claimed := flows.Claim(t.Context(), "check", [32]byte{}, true)
 		finished, err := flows.Finish(t.Context(), "check")
@@ -124,9 +118,5 @@ func newFlow(checkID string) checkflow.Flow {
 
 func newFlows(t testing.TB, client redis.UniversalClient, opts *redisstore.Options) *redisstore.Flows {
 	t.Helper()
-	flows, err := redisstore.NewFlows(client, opts)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return flows
+	return must(redisstore.NewFlows(client, opts))(t)
 }

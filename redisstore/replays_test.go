@@ -26,9 +26,7 @@ func TestReplays_Claim(t *testing.T) {
 	second, err2 := srv.store(t).Claim(t.Context(), messageID, time.Minute)
 	other, err3 := srv.store(t).Claim(t.Context(), [32]byte{4}, time.Minute)
 
-	if err := errors.Join(err1, err2, err3); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, errors.Join(err1, err2, err3))
 	if !first || second || !other {
 		t.Errorf("fresh = %v, for a copy %v, for another message %v; want true, false, true", first, second, other)
 	}

@@ -37,10 +37,7 @@ func newShop(t testing.TB, service *sandboxfake.Server, store func(testing.TB) *
 	t.Helper()
 	s := &shop{handled: make(map[string]int)}
 	for range replicas {
-		keys, err := service.Client().NewJWKS(nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		keys := must(service.Client().NewJWKS(nil))(t)
 		verifier, err := signature.NewVerifier(keys, []string{host}, &signature.VerifierOptions{
 			Replay:    store(t),
 			Now:       service.Now,
@@ -120,14 +117,10 @@ func (s *shop) resendTimedOut(t testing.TB, service *sandboxfake.Server) (resent
 		if handled || len(d.Attempts) == 0 || d.Attempts[len(d.Attempts)-1].Result != sandboxfake.ResultTimedOut {
 			continue
 		}
-		if err := service.Redeliver(t.Context(), d.ID); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, service.Redeliver(t.Context(), d.ID))
 		resent++
 	}
-	if err := service.WaitIdle(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, service.WaitIdle(t.Context()))
 	return resent
 }
 
@@ -172,9 +165,7 @@ func TestReplays_ConcurrentReplicas(t *testing.T) {
 	})
 
 	runChecks(t, service, url, checks)
-	if err := service.WaitIdle(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, service.WaitIdle(t.Context()))
 
 	if accepted.Load() != checks || rejected.Load() != checks*(replicas-1) || other.Load() != 0 {
 		t.Errorf("%d messages with %d copies each: %d accepted, %d rejected, %d other responses; want %d, %d and 0",
@@ -245,9 +236,7 @@ func TestReplays_RedisRestart(t *testing.T) {
 	}
 	load.Wait()
 	for range 5 { // the service waits 10, 20, 30, 40 and 50 s between attempts
-		if err := service.Advance(t.Context(), 50*time.Second); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, service.Advance(t.Context(), 50*time.Second))
 	}
 	timedOut := app.resendTimedOut(t, service)
 

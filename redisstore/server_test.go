@@ -69,9 +69,7 @@ func (s *server) start(t testing.TB) {
 	defer s.mu.Unlock()
 	s.process = exec.Command("redis-server", append([]string{"--port", "0", "--unixsocket", s.socket(), "--dir", s.dir, "--save", ""}, s.args...)...)
 	s.process.Stdout, s.process.Stderr = &s.output, &s.output
-	if err := s.process.Start(); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, s.process.Start())
 	client := redis.NewClient(&redis.Options{Network: "unix", Addr: s.socket(), MaxRetries: 1000, MaxRetryBackoff: 10 * time.Millisecond})
 	defer client.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -125,11 +123,7 @@ func newClient(t testing.TB, opts *redis.Options) *redis.Client {
 
 func newStore(t testing.TB, client redis.UniversalClient, opts *redisstore.Options) *redisstore.Replays {
 	t.Helper()
-	store, err := redisstore.NewReplays(client, opts)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return store
+	return must(redisstore.NewReplays(client, opts))(t)
 }
 
 // unreachableClient returns a client of a server that does not run.
@@ -141,10 +135,7 @@ func unreachableClient(t testing.TB) *redis.Client {
 // silentClient returns a client of a server that accepts connections and never replies.
 func silentClient(t testing.TB) *redis.Client {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	listener := must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	t.Cleanup(func() { listener.Close() })
 	return newClient(t, &redis.Options{Addr: listener.Addr().String()})
 }
@@ -169,11 +160,7 @@ func (l *lostReplies) client(t testing.TB, srv *server, retries int) *redis.Clie
 }
 
 // count returns the number of lost replies.
-func (l *lostReplies) count() int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return len(l.seen)
-}
+func (l *lostReplies) count() int { l.mu.Lock(); defer l.mu.Unlock(); return len(l.seen) }
 
 // loses reports whether the reply to a command is lost.
 func (l *lostReplies) loses(command []byte) bool {
@@ -204,4 +191,17 @@ func (c *lostConn) Read(b []byte) (int, error) {
 		return 0, io.ErrUnexpectedEOF
 	}
 	return n, err
+}
+
+// noError fails the test if err is not nil.
+func noError(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// must returns v, or fails the test.
+func must[T any](v T, err error) func(testing.TB) T {
+	return func(t testing.TB) T { t.Helper(); noError(t, err); return v }
 }

@@ -66,24 +66,13 @@ type redirect struct {
 
 func newRedirect(t *testing.T, store signature.ReplayStore) redirect {
 	t.Helper()
-	key, err := rsa.GenerateKey(rand.Reader, 2048)
-	if err != nil {
-		t.Fatal(err)
-	}
+	key := must(rsa.GenerateKey(rand.Reader, 2048))(t)
 	clock := func() time.Time { return time.Unix(1_700_000_000, 0) }
-	signer, err := signature.NewSigner("key", key, &signature.SignerOptions{Now: clock})
-	if err != nil {
-		t.Fatal(err)
-	}
-	verifier, err := signature.NewVerifier(signature.StaticKeys{"key": &key.PublicKey}, []string{host}, &signature.VerifierOptions{Replay: store, Now: clock})
-	if err != nil {
-		t.Fatal(err)
-	}
+	signer := must(signature.NewSigner("key", key, &signature.SignerOptions{Now: clock}))(t)
+	verifier := must(signature.NewVerifier(signature.StaticKeys{"key": &key.PublicKey}, []string{host}, &signature.VerifierOptions{Replay: store, Now: clock}))(t)
 	handler := verifier.RequireRedirect(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }))
 	u := &url.URL{Scheme: "https", Host: host, Path: "/back", RawQuery: "check_id=c1&code=a"}
-	if err := signer.SignRedirect(u); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, signer.SignRedirect(u))
 	return redirect{u.String(), handler}
 }
 
