@@ -140,23 +140,12 @@ func (b *backend) wait(ctx context.Context) error {
 	return errStore
 }
 
-func newKeys(t *testing.T) *receivertest.Keys {
-	t.Helper()
-	keys, err := receivertest.NewTestKeys()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return keys
-}
+func newKeys(t *testing.T) *receivertest.Keys { t.Helper(); return must(receivertest.NewTestKeys())(t) }
 
 // newSmallKeys returns Keys for receivers that do not use package signature.
 func newSmallKeys(t *testing.T) *receivertest.Keys {
 	t.Helper()
-	keys, err := receivertest.NewSmallKeys()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return keys
+	return must(receivertest.NewSmallKeys())(t)
 }
 
 // newVerifier returns a verifier for messages to host that are signed with keys.
@@ -168,15 +157,8 @@ func newVerifier(t *testing.T, keys *receivertest.Keys, host string, opts *signa
 // verifierAt is like newVerifier, for another URL of the key set.
 func verifierAt(t *testing.T, url string, keys *receivertest.Keys, host string, opts *signature.VerifierOptions) *signature.Verifier {
 	t.Helper()
-	jwks, err := signature.NewJWKS(url, &signature.JWKSOptions{HTTPClient: keys.Client()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	v, err := signature.NewVerifier(jwks, []string{host}, opts)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return v
+	jwks := must(signature.NewJWKS(url, &signature.JWKSOptions{HTTPClient: keys.Client()}))(t)
+	return must(signature.NewVerifier(jwks, []string{host}, opts))(t)
 }
 
 // handle returns the function for idverify.CallbackHandler.
@@ -458,11 +440,7 @@ func (h *handmade) fetch() (map[string]*rsa.PublicKey, error) {
 	return keySet, nil
 }
 
-func (h *handmade) count() int {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.messages
-}
+func (h *handmade) count() int { h.mu.Lock(); defer h.mu.Unlock(); return h.messages }
 
 // respond returns a handler that responds to all messages with the status.
 func respond(status int) http.Handler {
@@ -488,4 +466,17 @@ func limited(next http.Handler, n int) http.Handler {
 		}
 		next.ServeHTTP(w, r)
 	})
+}
+
+// noError fails the test if err is not nil.
+func noError(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// must returns v, or fails the test.
+func must[T any](v T, err error) func(testing.TB) T {
+	return func(t testing.TB) T { t.Helper(); noError(t, err); return v }
 }

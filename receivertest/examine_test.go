@@ -26,10 +26,7 @@ var mistake = regexp.MustCompile(`^(accepted|acted|did not|neither|rejected|resp
 // examine examines a receiver and returns the report.
 func examine(t *testing.T, r receivertest.Receiver) receivertest.Report {
 	t.Helper()
-	report, err := receivertest.Examine(t.Context(), r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	report := must(receivertest.Examine(t.Context(), r))(t)
 	severities := make(map[string]receivertest.Severity)
 	for _, rule := range receivertest.Rules(report.Kind, r.Strict) {
 		severities[rule.Name] = rule.Severity

@@ -47,9 +47,7 @@ func TestExamine_HostileReceiver(t *testing.T) {
 
 			wantFinding(t, report, "callback/valid", receivertest.ResultFail, test.want)
 			var b bytes.Buffer
-			if err := report.WriteJUnit(&b); err != nil {
-				t.Fatal(err)
-			}
+			noError(t, report.WriteJUnit(&b))
 			if err := xml.Unmarshal(b.Bytes(), new(struct{})); err != nil {
 				t.Errorf("JUnit: %v", err)
 			}
@@ -72,10 +70,7 @@ func endless(c net.Conn, first, text string) {
 // serve. It returns the address.
 func serveRaw(t *testing.T, serve func(net.Conn)) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	t.Cleanup(func() { l.Close() })
 	go func() {
 		for {
@@ -208,10 +203,7 @@ func TestExamine_CanceledRestores(t *testing.T) {
 			if rule == "callback/slow-store" && !restored {
 				t.Error("the store still hangs")
 			}
-			resp, err := r.Keys.Client().Get(r.Keys.URL())
-			if err != nil {
-				t.Fatal(err)
-			}
+			resp := must(r.Keys.Client().Get(r.Keys.URL()))(t)
 			resp.Body.Close()
 			if resp.StatusCode != http.StatusOK {
 				t.Errorf("key set: status %d, want 200", resp.StatusCode)

@@ -27,14 +27,8 @@ func TestKeys_ServeHTTP(t *testing.T) {
 		{"GET", "/", 404},
 	}
 	for _, test := range tests {
-		req, err := http.NewRequestWithContext(t.Context(), test.method, srv.URL+test.path, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		resp, err := srv.Client().Do(req)
-		if err != nil {
-			t.Fatal(err)
-		}
+		req := must(http.NewRequestWithContext(t.Context(), test.method, srv.URL+test.path, nil))(t)
+		resp := must(srv.Client().Do(req))(t)
 		body, err := io.ReadAll(resp.Body)
 		resp.Body.Close()
 		if err != nil {
@@ -78,10 +72,7 @@ func TestKeys_Differ(t *testing.T) {
 	t.Parallel()
 	var ids []string
 	for range 2 {
-		keys, err := receivertest.NewKeys()
-		if err != nil {
-			t.Fatal(err)
-		}
+		keys := must(receivertest.NewKeys())(t)
 		ids = append(ids, publishedIDs(t, keys)...)
 	}
 
@@ -96,9 +87,7 @@ func publishedIDs(t *testing.T, keys *receivertest.Keys) (ids []string) {
 	w := httptest.NewRecorder()
 	keys.ServeHTTP(w, httptest.NewRequest("GET", receivertest.KeySetPath, nil))
 	var set struct{ Keys []struct{ Kid string } }
-	if err := json.Unmarshal(w.Body.Bytes(), &set); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, json.Unmarshal(w.Body.Bytes(), &set))
 	for _, k := range set.Keys {
 		ids = append(ids, k.Kid)
 	}

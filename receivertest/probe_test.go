@@ -38,9 +38,7 @@ func TestHTTPProbe_Requests(t *testing.T) {
 	ok := p.SlowStore(t.Context(), false)
 	session, sessionErr := p.Session(t.Context())
 
-	if err := errors.Join(created, effectsErr, slow, ok, sessionErr); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, errors.Join(created, effectsErr, slow, ok, sessionErr))
 	if effects != 3 || session.CheckID != "c2" || session.Header.Get("Cookie") != "session=1" {
 		t.Errorf("effects = %d, session = %v, want 3 and that of c2", effects, session)
 	}

@@ -104,10 +104,7 @@ func TestExamine_PageReceivers(t *testing.T) {
 	names := []string{"receiver.go.txt", "receiver.mjs", "receiver.py"}
 	concurrently(t, len(names), func(s *keyServer, i int) {
 		t.Run(names[i], func(t *testing.T) {
-			text, err := os.ReadFile(pageReceivers + names[i])
-			if err != nil {
-				t.Fatal(err)
-			}
+			text := must(os.ReadFile(pageReceivers + names[i]))(t)
 			placeholders := []string{"__JWKS_URL__", s.url, "__CA_FILE__", s.caFile, "__CALLBACK_HEADER__", "X-Acme-Callback"}
 			if filepath.Ext(names[i]) == ".txt" {
 				// The source does not depend on the test, so that the executable is cached. By default, the
@@ -304,9 +301,7 @@ func newKeyServer(t *testing.T) *keyServer {
 func caFile(t *testing.T, server *httptest.Server) string {
 	t.Helper()
 	name := filepath.Join(t.TempDir(), "ca.pem")
-	if err := os.WriteFile(name, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, os.WriteFile(name, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}), 0o600))
 	return name
 }
 
@@ -315,15 +310,8 @@ func caFile(t *testing.T, server *httptest.Server) string {
 func (s *keyServer) startReceiver(t *testing.T, file string, changes ...change) (url string) {
 	t.Helper()
 	dir := t.TempDir()
-	sources, err := filepath.Glob(receiverDir + "/*" + filepath.Ext(file))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, source := range sources {
-		text, err := os.ReadFile(source)
-		if err != nil {
-			t.Fatal(err)
-		}
+	for _, source := range must(filepath.Glob(receiverDir + "/*" + filepath.Ext(file)))(t) {
+		text := must(os.ReadFile(source))(t)
 		writeSource(t, filepath.Join(dir, filepath.Base(source)), string(text), changes)
 	}
 	return s.run(t, receiverCommand(t, filepath.Join(dir, file)))
@@ -341,33 +329,20 @@ func writeSource(t *testing.T, path, text string, changes []change) {
 		}
 		text = strings.Replace(text, c.old, c.new, 1)
 	}
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, os.WriteFile(path, []byte(text), 0o600))
 }
 
 // run runs a receiver until the test ends and returns the URL that it prints.
 func (s *keyServer) run(t *testing.T, command *exec.Cmd) (url string) {
 	t.Helper()
-	modules, err := filepath.Abs(receiverDir + "/node_modules")
-	if err != nil {
-		t.Fatal(err)
-	}
+	modules := must(filepath.Abs(receiverDir + "/node_modules"))(t)
 	command.Env = append(os.Environ(), "HOSTS="+receiverHost, "JWKS_URL="+s.url, "PORT=0", "PYTHONDONTWRITEBYTECODE=1",
 		"NODE_PATH="+modules, "NODE_EXTRA_CA_CERTS="+s.caFile, "SSL_CERT_FILE="+s.caFile)
-	stderr, err := os.Create(filepath.Join(t.TempDir(), "stderr"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	stderr := must(os.Create(filepath.Join(t.TempDir(), "stderr")))(t)
 	defer stderr.Close()
 	command.Stderr = stderr
-	stdout, err := command.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := command.Start(); err != nil {
-		t.Fatal(err)
-	}
+	stdout := must(command.StdoutPipe())(t)
+	noError(t, command.Start())
 	t.Cleanup(func() {
 		command.Process.Kill()
 		command.Wait()
@@ -404,8 +379,6 @@ func receiverCommand(t *testing.T, file string) *exec.Cmd {
 		return exec.Command(python, file)
 	}
 	program := filepath.Join(t.TempDir(), "receiver")
-	if err := tooltest.Build(program, file); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, tooltest.Build(program, file))
 	return exec.Command(program)
 }

@@ -55,18 +55,11 @@ func TestReport_Formats(t *testing.T) {
 	for file, write := range formats(r) {
 		golden := filepath.Join("testdata", file)
 		var got bytes.Buffer
-		if err := write(&got); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, write(&got))
 		if *update {
-			if err := os.WriteFile(golden, got.Bytes(), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			noError(t, os.WriteFile(golden, got.Bytes(), 0o600))
 		}
-		want, err := os.ReadFile(golden)
-		if err != nil {
-			t.Fatal(err)
-		}
+		want := must(os.ReadFile(golden))(t)
 		if diff := cmp.Diff(string(want), got.String()); diff != "" {
 			t.Errorf("%s (-want +got), -update rewrites it:\n%s", file, diff)
 		}
@@ -103,9 +96,7 @@ func TestReport_Verbose(t *testing.T) {
 	} {
 		var got strings.Builder
 
-		if err := r.WriteText(&got, verbose); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, r.WriteText(&got, verbose))
 
 		if diff := cmp.Diff(first+want+last, got.String()); diff != "" {
 			t.Errorf("verbose = %t (-want +got):\n%s", verbose, diff)
@@ -135,9 +126,7 @@ func TestReport_Conclusion(t *testing.T) {
 			report := examine(t, r)
 			var text strings.Builder
 
-			if err := report.WriteText(&text, false); err != nil {
-				t.Fatal(err)
-			}
+			noError(t, report.WriteText(&text, false))
 
 			if _, rest, _ := strings.Cut(text.String(), callbackURL); !strings.HasPrefix(rest, want) {
 				t.Errorf("the report continues with %.300q, want %q", rest, want)
@@ -164,17 +153,13 @@ func TestReport_JSONRoundTrip(t *testing.T) {
 	want := testReport()
 	want.Findings[2].Detail = "control characters \x00\x1b"
 	var b bytes.Buffer
-	if err := want.WriteJSON(&b); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, want.WriteJSON(&b))
 
 	var got struct {
 		receivertest.Report
 		DurationSeconds float64 `json:"duration_seconds"`
 	}
-	if err := json.Unmarshal(b.Bytes(), &got); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, json.Unmarshal(b.Bytes(), &got))
 
 	got.Duration = time.Duration(got.DurationSeconds * float64(time.Second))
 	if diff := cmp.Diff(want, got.Report); diff != "" {

@@ -22,12 +22,9 @@ func TestRules_Findings(t *testing.T) {
 	rejectAll := respond(http.StatusBadRequest) // after the first rule, all others are not applicable
 	for _, kind := range []receivertest.Kind{receivertest.KindCallback, receivertest.KindRedirect} {
 		for _, strict := range []bool{false, true} {
-			report, err := receivertest.Examine(t.Context(), receivertest.Receiver{
+			report := must(receivertest.Examine(t.Context(), receivertest.Receiver{
 				Keys: keys, Kind: kind, URL: "https://shop.example.com/", Handler: rejectAll, Strict: strict,
-			})
-			if err != nil {
-				t.Fatal(err)
-			}
+			}))(t)
 
 			rules := receivertest.Rules(kind, strict)
 
