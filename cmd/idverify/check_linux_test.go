@@ -17,10 +17,7 @@ func openTerminal(t *testing.T) (terminal, keyboard *os.File) {
 	}
 	t.Cleanup(func() { keyboard.Close() })
 	var unlocked, number int32
-	connection, err := keyboard.SyscallConn()
-	if err != nil {
-		t.Fatal(err)
-	}
+	connection := must(keyboard.SyscallConn())(t)
 	err = connection.Control(func(fd uintptr) {
 		syscall.Syscall(syscall.SYS_IOCTL, fd, syscall.TIOCSPTLCK, uintptr(unsafe.Pointer(&unlocked)))
 		syscall.Syscall(syscall.SYS_IOCTL, fd, syscall.TIOCGPTN, uintptr(unsafe.Pointer(&number)))
@@ -40,9 +37,7 @@ func openTerminal(t *testing.T) (terminal, keyboard *os.File) {
 func TestCheckCreate_ReadsConfiguration(t *testing.T) {
 	t.Parallel()
 	terminal, keyboard := openTerminal(t)
-	if _, err := keyboard.WriteString("y\n"); err != nil {
-		t.Fatal(err)
-	}
+	must(keyboard.WriteString("y\n"))(t)
 	p := newProgram(nil)
 	p.stdin = terminal
 
@@ -70,9 +65,7 @@ func TestCheckCreate_Confirmation(t *testing.T) {
 			t.Parallel()
 			srv, env := newService(t)
 			terminal, keyboard := openTerminal(t)
-			if _, err := keyboard.WriteString(row.typed); err != nil {
-				t.Fatal(err)
-			}
+			must(keyboard.WriteString(row.typed))(t)
 			p := newProgram(env)
 			p.stdin = terminal
 

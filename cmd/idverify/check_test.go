@@ -94,9 +94,7 @@ func TestCheck_Products(t *testing.T) {
 			}
 			checkID, checkURL := create(t, env, append(row.flags, "-reference", "order-1", row.number)...)
 			if checkURL != "" {
-				if _, err := srv.Device().Open(t.Context(), checkURL); err != nil {
-					t.Fatal(err)
-				}
+				must(srv.Device().Open(t.Context(), checkURL))(t)
 			}
 
 			run("wait", checkID).expect(t, row.code, []string{"COMPLETED\nResult        " + row.result + "\n", "…" + row.number[10:], "!" + row.number}, nil)
@@ -118,9 +116,7 @@ func TestCheck_Ended(t *testing.T) {
 	expired, _ := create(t, env, number)
 	srv.Expire(expired)
 	failed, checkURL := create(t, env, "-product", "subscriber_check", "447700900099")
-	if _, err := srv.Device().Open(t.Context(), checkURL); err != nil {
-		t.Fatal(err)
-	}
+	must(srv.Device().Open(t.Context(), checkURL))(t)
 
 	runProgram(t, env, "", "check", "wait", expired).expect(t, exitProblem, nil,
 		[]string{"check not found", "Next: read the callback", "Next: set -product", "See:  https://github.com/idverify/idverify-go/blob/main/docs/errors.md#error-codes-of-checks\n"})
@@ -195,10 +191,7 @@ func TestCheckCreate_Rejected(t *testing.T) {
 func TestCheckCreate_NullDevice(t *testing.T) {
 	t.Parallel()
 	srv, env := newService(t)
-	null, err := os.Open(os.DevNull)
-	if err != nil {
-		t.Fatal(err)
-	}
+	null := must(os.Open(os.DevNull))(t)
 	defer null.Close()
 	p := newProgram(env)
 	p.stdin = null
@@ -288,9 +281,7 @@ func createChecks(t *testing.T, srv *sandboxfake.Server, count int) {
 	client := srv.Client()
 	for i := range count {
 		params := idverify.PhoneCheckParams{PhoneNumber: number, ReferenceID: fmt.Sprintf("order-%d", i)}
-		if _, err := client.PhoneChecks.Create(t.Context(), params); err != nil {
-			t.Fatal(err)
-		}
+		must(client.PhoneChecks.Create(t.Context(), params))(t)
 	}
 }
 
@@ -347,13 +338,9 @@ func TestCheckList_Filters(t *testing.T) {
 	srv, env := newService(t, sandboxfake.WithFrozenClock(at))
 	createChecks(t, srv, 3)
 	// The checks expire after two minutes.
-	if err := srv.Advance(t.Context(), 100*time.Second); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, srv.Advance(t.Context(), 100*time.Second))
 	checkID, checkURL := create(t, env, "-reference", `new "order"; status==ACCEPTED`, number)
-	if _, err := srv.Device().Open(t.Context(), checkURL); err != nil {
-		t.Fatal(err)
-	}
+	must(srv.Device().Open(t.Context(), checkURL))(t)
 
 	for _, row := range []struct {
 		name string

@@ -6,9 +6,7 @@ func TestConform_Confirmation(t *testing.T) {
 	t.Parallel()
 	srv, env := newService(t)
 	terminal, keyboard := openTerminal(t)
-	if _, err := keyboard.WriteString("n\n"); err != nil {
-		t.Fatal(err)
-	}
+	must(keyboard.WriteString("n\n"))(t)
 	p := newProgram(env)
 	p.stdin = terminal
 

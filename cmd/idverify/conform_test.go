@@ -23,10 +23,7 @@ import (
 // conformToAll runs all rules against the program sandboxfake, whose output with -json is stdout.
 func conformToAll(t *testing.T, stdout *bufio.Reader) {
 	t.Helper()
-	line, err := stdout.ReadBytes('\n')
-	if err != nil {
-		t.Fatal(err)
-	}
+	line := must(stdout.ReadBytes('\n'))(t)
 	type pair struct {
 		ClientID     string `json:"client_id"`
 		ClientSecret string `json:"client_secret"`
@@ -37,9 +34,7 @@ func conformToAll(t *testing.T, stdout *bufio.Reader) {
 		ControlToken       string `json:"control_token"`
 		Project, Workspace pair
 	}
-	if err := json.Unmarshal(line, &announced); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, json.Unmarshal(line, &announced))
 	env := map[string]string{
 		clientIDVariable: announced.Project.ClientID, clientSecretVariable: announced.Project.ClientSecret,
 		workspaceVariables + "CLIENT_ID": announced.Workspace.ClientID, workspaceVariables + "CLIENT_SECRET": announced.Workspace.ClientSecret,

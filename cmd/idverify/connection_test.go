@@ -36,9 +36,7 @@ func environment(t *testing.T, srv *sandboxfake.Server, c idverify.Credentials) 
 func writeFile(t *testing.T, text string) (path string) {
 	t.Helper()
 	path = filepath.Join(t.TempDir(), "file")
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, os.WriteFile(path, []byte(text), 0o600))
 	return path
 }
 
@@ -58,10 +56,7 @@ func proxyOf(env map[string]string) func(*http.Request) (*url.URL, error) {
 func TestProgram_Client(t *testing.T) {
 	t.Parallel()
 	srv, env := newService(t)
-	file, err := json.Marshal(map[string]string{"client_id": env[clientIDVariable], "client_secret": env[clientSecretVariable]})
-	if err != nil {
-		t.Fatal(err)
-	}
+	file := must(json.Marshal(map[string]string{"client_id": env[clientIDVariable], "client_secret": env[clientSecretVariable]}))(t)
 	fromFile := map[string]string{
 		baseURLVariable: env[baseURLVariable], caFileVariable: env[caFileVariable],
 		credentialsFileVariable: writeFile(t, string(file)+"\n"),
@@ -70,12 +65,9 @@ func TestProgram_Client(t *testing.T) {
 	for name, env := range map[string]map[string]string{"variables": env, "file": fromFile} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			client, err := newProgram(env).client()
-			if err != nil {
-				t.Fatal(err)
-			}
+			client := must(newProgram(env).client())(t)
 
-			_, err = client.PhoneChecks.List(t.Context(), idverify.ListOptions{})
+			_, err := client.PhoneChecks.List(t.Context(), idverify.ListOptions{})
 
 			if err != nil {
 				t.Errorf("List failed over TLS with the CA file: %v", err)

@@ -358,9 +358,7 @@ func TestDoctor_Configuration(t *testing.T) {
 	variables := map[string]string{clientIDVariable: "id", clientSecretVariable: secret}
 	file := writeFile(t, `{"client_id": "id", "client_secret": "`+secret+`"}`)
 	readable := writeFile(t, `{"client_id": "id", "client_secret": "`+secret+`"}`)
-	if err := os.Chmod(readable, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, os.Chmod(readable, 0o644))
 	for _, row := range []struct {
 		check, problem string
 		env            map[string]string
@@ -409,9 +407,7 @@ func liveProject() idverify.ProjectParams {
 
 func createPhoneCheck(t *testing.T, client *idverify.Client) {
 	t.Helper()
-	if _, err := client.PhoneChecks.Create(t.Context(), idverify.PhoneCheckParams{PhoneNumber: "447700900012"}); err != nil {
-		t.Fatal(err)
-	}
+	must(client.PhoneChecks.Create(t.Context(), idverify.PhoneCheckParams{PhoneNumber: "447700900012"}))(t)
 }
 
 func countRequests(srv *sandboxfake.Server, operation string) int {
@@ -526,10 +522,7 @@ func TestDoctor_SanitizesServerText(t *testing.T) {
 // connection has sent something.
 func hangingAddress(t *testing.T, received func()) string {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	listener := must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	var connections sync.WaitGroup
 	connections.Go(func() {
 		for {

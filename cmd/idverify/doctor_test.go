@@ -130,17 +130,12 @@ func newAuthority(t *testing.T, name string) *authority {
 // sign returns a certificate with a new key. The first one that an authority signs is its own.
 func (a *authority) sign(t *testing.T, template *x509.Certificate) (der []byte, key *ecdsa.PrivateKey) {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	key = must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
 	signer := a.key
 	if signer == nil {
 		signer = key
 	}
-	if der, err = x509.CreateCertificate(rand.Reader, template, a.certificate, key.Public(), signer); err != nil {
-		t.Fatal(err)
-	}
+	der = must(x509.CreateCertificate(rand.Reader, template, a.certificate, key.Public(), signer))(t)
 	return der, key
 }
 
@@ -179,10 +174,7 @@ func serveTLS(t *testing.T, certificate tls.Certificate, handler http.HandlerFun
 // front returns a reverse proxy for the fake that changes its responses.
 func front(t *testing.T, srv *sandboxfake.Server, change func(http.Header)) http.HandlerFunc {
 	t.Helper()
-	target, err := url.Parse(srv.URL())
-	if err != nil {
-		t.Fatal(err)
-	}
+	target := must(url.Parse(srv.URL()))(t)
 	proxy := &httputil.ReverseProxy{
 		Rewrite:   func(r *httputil.ProxyRequest) { r.SetURL(target) },
 		Transport: srv.HTTPClient().Transport,
@@ -437,9 +429,7 @@ func TestDoctorJSON_Documented(t *testing.T) {
 		want[1] = append(want[1], name)
 	}
 	var document map[string]any
-	if err := json.Unmarshal([]byte(doctorJSON(t, nil, "-only", "config").text), &document); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, json.Unmarshal([]byte(doctorJSON(t, nil, "-only", "config").text), &document))
 	for name := range document {
 		if !slices.Contains(want[0], name) {
 			t.Errorf("the document has the field %s, which is not documented", name)
@@ -466,9 +456,7 @@ func TestDoctorJob_Documented(t *testing.T) {
 		t.Fatal("the example has no command")
 	}
 	var command []string
-	if err := json.Unmarshal([]byte(match[1]), &command); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, json.Unmarshal([]byte(match[1]), &command))
 
 	got := doctorJSON(t, nil, command[2:]...)
 
@@ -480,16 +468,10 @@ func TestDoctorJob_Documented(t *testing.T) {
 // Every problem must have a test that asserts it.
 func TestDoctorProblems_Tested(t *testing.T) {
 	t.Parallel()
-	paths, err := filepath.Glob("doctor*.go")
-	if err != nil {
-		t.Fatal(err)
-	}
+	paths := must(filepath.Glob("doctor*.go"))(t)
 	var tests, sources strings.Builder
 	for _, path := range paths {
-		text, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must(os.ReadFile(path))(t)
 		switch {
 		case strings.HasSuffix(path, "_test.go"):
 			tests.Write(text)

@@ -18,10 +18,7 @@ import (
 // startKeys serves a text until the test ends.
 func startKeys(t *testing.T, c keyServerConfig) *keyServer {
 	t.Helper()
-	s, err := serveKeys(c, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "key set") }))
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must(serveKeys(c, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "key set") })))(t)
 	t.Cleanup(s.close)
 	return s
 }
@@ -31,10 +28,7 @@ func peerCertificate(t *testing.T, s *keyServer, host string, now time.Time) (*x
 	t.Helper()
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM([]byte(readText(t, s.caFile)))
-	base, err := url.Parse(s.base)
-	if err != nil {
-		t.Fatal(err)
-	}
+	base := must(url.Parse(s.base))(t)
 	conn, err := tls.Dial("tcp", net.JoinHostPort("127.0.0.1", base.Port()), &tls.Config{
 		RootCAs: roots, ServerName: host, Time: func() time.Time { return now },
 	})
@@ -82,15 +76,8 @@ func TestServeKeys_CertificateStrict(t *testing.T) {
 	now := time.Now()
 	s := startKeys(t, keyServerConfig{addr: "127.0.0.1:0", now: now})
 
-	leaf, err := peerCertificate(t, s, "localhost", now)
-
-	if err != nil {
-		t.Fatal(err)
-	}
-	ca, err := x509.ParseCertificate(pemBytes(t, readText(t, s.caFile)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	leaf := must(peerCertificate(t, s, "localhost", now))(t)
+	ca := must(x509.ParseCertificate(pemBytes(t, readText(t, s.caFile))))(t)
 	if !ca.IsCA || ca.KeyUsage != x509.KeyUsageCertSign || len(ca.SubjectKeyId) == 0 {
 		t.Errorf("CA certificate: IsCA = %t, key usage %b, key identifier %x", ca.IsCA, ca.KeyUsage, ca.SubjectKeyId)
 	}
@@ -105,9 +92,7 @@ func TestServeKeys_CertificateStrict(t *testing.T) {
 func TestServeKeys_CAFile(t *testing.T) {
 	t.Parallel()
 	kept := filepath.Join(t.TempDir(), "ca.pem")
-	if err := os.WriteFile(kept, []byte("old"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, os.WriteFile(kept, []byte("old"), 0o600))
 	named := startKeys(t, keyServerConfig{addr: "127.0.0.1:0", caFile: kept, now: time.Now()})
 	temporary := startKeys(t, keyServerConfig{addr: "127.0.0.1:0", now: time.Now()})
 	plain := startKeys(t, keyServerConfig{addr: "127.0.0.1:0", plain: true, caFile: kept, now: time.Now()})

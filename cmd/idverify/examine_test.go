@@ -44,13 +44,10 @@ func (k keySet) jwks(t *testing.T) *signature.JWKS {
 	roots.AppendCertsFromPEM([]byte(readText(t, k.caFile)))
 	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}}
 	t.Cleanup(transport.CloseIdleConnections)
-	keys, err := signature.NewJWKS(k.url, &signature.JWKSOptions{
+	keys := must(signature.NewJWKS(k.url, &signature.JWKSOptions{
 		HTTPClient: &http.Client{Transport: transport},
 		MinRefetch: time.Second,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	return keys
 }
 
@@ -63,10 +60,7 @@ func (k keySet) receiver(t *testing.T, host string) http.Handler {
 // accepting returns a receiver of callbacks with a verifier.
 func accepting(t *testing.T, keys signature.KeySource, host string, opts *signature.VerifierOptions) http.Handler {
 	t.Helper()
-	verifier, err := signature.NewVerifier(keys, []string{host}, opts)
-	if err != nil {
-		t.Fatal(err)
-	}
+	verifier := must(signature.NewVerifier(keys, []string{host}, opts))(t)
 	return idverify.CallbackHandler(verifier, func(context.Context, *idverify.Callback) error { return nil })
 }
 
@@ -385,9 +379,7 @@ func TestExamine_OutputChecked(t *testing.T) {
 func TestExamine_OutputKept(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "reports")
-	if err := os.Mkdir(dir, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, os.Mkdir(dir, 0o700))
 
 	got := examineReceiver(t, func(keySet, string) http.Handler {
 		if err := os.RemoveAll(dir); err != nil {
@@ -407,9 +399,7 @@ func TestExamine_OutputReplaced(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	file, link := filepath.Join(dir, "report"), filepath.Join(dir, "link")
-	if err := errors.Join(os.WriteFile(file, []byte("old"), 0o600), os.Symlink(file, link)); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, errors.Join(os.WriteFile(file, []byte("old"), 0o600), os.Symlink(file, link)))
 
 	failed := runExamine(t.Context(), nil, "-timeout", "0", "-o", link, "http://"+unusedAddress)
 	before := readText(t, file)
@@ -429,11 +419,7 @@ func TestExamine_UntrustedKeySet(t *testing.T) {
 	t.Parallel()
 
 	got := examineReceiver(t, func(k keySet, host string) http.Handler {
-		keys, err := signature.NewJWKS(k.url, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return accepting(t, keys, host, nil)
+		return accepting(t, must(signature.NewJWKS(k.url, nil))(t), host, nil)
 	}, "-only", "callback/valid")
 
 	if got.code != exitProblem || !strings.Contains(got.stdout, "does not trust its certificate. Start it with the CA file") || strings.Contains(got.stdout, "has not requested the key set") {
@@ -486,10 +472,7 @@ func TestExamine_Address(t *testing.T) {
 	server.StartTLS()
 	defer server.Close()
 	ca := writeFile(t, certificatePEM(server))
-	u, err := url.Parse(server.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
+	u := must(url.Parse(server.URL))(t)
 
 	// The certificate of httptest is valid for example.com.
 	got := runExamine(t.Context(), nil, "-addr", u.Host, "-receiver-ca", ca, "-keys-http", "-only", "callback/changed-match", "https://example.com/callbacks")
@@ -597,9 +580,7 @@ func TestExamine_ProbeSnippets(t *testing.T) {
 			slow, slowEffectsErr := probe.Effects(ctx, "check 1") // 0 while the store of the program is slow
 			_, sessionErr := probe.Session(ctx)
 
-			if err := errors.Join(beforeErr, createdErr, afterErr, slowErr, slowEffectsErr); err != nil {
-				t.Fatal(err)
-			}
+			noError(t, errors.Join(beforeErr, createdErr, afterErr, slowErr, slowEffectsErr))
 			if before != 0 || after != 1 || slow != 0 {
 				t.Errorf("effects = %d, %d after the check was created, and %d while the store is slow, want 0, 1 and 0", before, after, slow)
 			}
@@ -623,10 +604,7 @@ func TestExamine_FieldNames(t *testing.T) {
 		if strings.HasSuffix(path, "_test.go") || filepath.Base(path) == "receiver.go" { // errors of an invalid Receiver are for callers
 			continue
 		}
-		file, err := parser.ParseFile(gotoken.NewFileSet(), path, nil, parser.SkipObjectResolution)
-		if err != nil {
-			t.Fatal(err)
-		}
+		file := must(parser.ParseFile(gotoken.NewFileSet(), path, nil, parser.SkipObjectResolution))(t)
 		ast.Inspect(file, func(n ast.Node) bool {
 			if literal, ok := n.(*ast.BasicLit); ok && literal.Kind == gotoken.STRING && field.MatchString(literal.Value) && !strings.Contains(literal.Value, "receivertest: ") {
 				t.Errorf("%s: the command would print %s", path, literal.Value)

@@ -134,9 +134,7 @@ func TestExplain_Flags(t *testing.T) {
 	r = httptest.NewRequest(http.MethodPost, "/callbacks", nil)
 	r.Host = "127.0.0.1:3001"
 	r.Header.Set("X-Service-Callback", capturedKind)
-	if err := testSigner(t).SignCallback(r, []byte(capturedBody)); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, testSigner(t).SignCallback(r, []byte(capturedBody)))
 	local := rawHead(r, "", "\n") + capturedBody
 	for _, row := range []struct {
 		name, input string
@@ -242,9 +240,7 @@ func TestExplain_HostileValues(t *testing.T) {
 	const path = "/a\u202eb"
 	r := signedCallback(t)
 	r.RequestURI = path
-	if err := testSigner(t).SignCallback(r, []byte(capturedBody)); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, testSigner(t).SignCallback(r, []byte(capturedBody)))
 	r.RequestURI = "/x"
 	input := rawHead(r, "", "\n") + capturedBody
 	args := []string{"explain", "-jwks", writeFile(t, jwks(testKeys()[0])), "-host", "api.example.com", "-path", path}
@@ -344,9 +340,7 @@ func TestExplain_Transcript(t *testing.T) {
 	} {
 		path := filepath.Join("testdata", "explain", name)
 		if *update {
-			if err := os.WriteFile(path, []byte(content), 0o666); err != nil {
-				t.Fatal(err)
-			}
+			noError(t, os.WriteFile(path, []byte(content), 0o666))
 		}
 		if got := readText(t, path); got != content {
 			t.Errorf("%s: got\n%s\nwant\n%s", path, got, content)
@@ -391,11 +385,7 @@ func jwks(key *rsa.PrivateKey) string {
 
 func testSigner(tb testing.TB) *signature.Signer {
 	tb.Helper()
-	s, err := signature.NewSigner("key-1", testKeys()[0], &signature.SignerOptions{Now: func() time.Time { return capturedAt }})
-	if err != nil {
-		tb.Fatal(err)
-	}
-	return s
+	return must(signature.NewSigner("key-1", testKeys()[0], &signature.SignerOptions{Now: func() time.Time { return capturedAt }}))(tb)
 }
 
 // signedCallback returns a signed callback to api.example.com.
@@ -404,9 +394,7 @@ func signedCallback(tb testing.TB) *http.Request {
 	r := httptest.NewRequest(http.MethodPost, "/callbacks/phone?tenant=7&q=a%20b", nil)
 	r.Host = "api.example.com"
 	r.Header.Set("X-Service-Callback", capturedKind)
-	if err := testSigner(tb).SignCallback(r, []byte(capturedBody)); err != nil {
-		tb.Fatal(err)
-	}
+	noError(tb, testSigner(tb).SignCallback(r, []byte(capturedBody)))
 	r.Header.Set("Content-Length", fmt.Sprint(len(capturedBody)))
 	return r
 }

@@ -125,11 +125,7 @@ func stopClock(p *program, at time.Time) *stoppedClock {
 	return c
 }
 
-func (c *stoppedClock) now() time.Time {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.time
-}
+func (c *stoppedClock) now() time.Time { c.mu.Lock(); defer c.mu.Unlock(); return c.time }
 
 func (c *stoppedClock) withTimeout(parent context.Context, d time.Duration) (context.Context, context.CancelFunc) {
 	t := &timeout{Context: parent, done: make(chan struct{})}
@@ -314,10 +310,7 @@ var update = flag.Bool("update", false, "rewrite the output in testdata/transcri
 func runTranscript(t *testing.T, name string, env map[string]string, setup ...transcriptSetup) {
 	t.Helper()
 	path := filepath.Join("testdata", "transcripts", name+".txt")
-	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must(os.ReadFile(path))(t)
 	var updated strings.Builder
 	code := 0
 	for _, step := range transcriptSteps(t, string(text)) {
@@ -332,9 +325,7 @@ func runTranscript(t *testing.T, name string, env map[string]string, setup ...tr
 		updated.WriteString("$ " + step.command + "\n" + step.output)
 	}
 	if *update {
-		if err := os.WriteFile(path, []byte(updated.String()), 0o666); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, os.WriteFile(path, []byte(updated.String()), 0o666))
 	}
 }
 
@@ -377,10 +368,7 @@ func (s transcriptStep) run(t *testing.T, env map[string]string, previous int, s
 	if m := echoInput.FindStringSubmatch(command); m != nil {
 		command, stdin = "idverify "+m[2], m[1]+"\n"
 	} else if m := fileInput.FindStringSubmatch(command); m != nil {
-		input, err := os.ReadFile(m[2])
-		if err != nil {
-			t.Fatal(err)
-		}
+		input := must(os.ReadFile(m[2]))(t)
 		command, stdin = "idverify "+m[1], string(input)
 	}
 	args := shellWords(command)
@@ -454,11 +442,7 @@ func TestTranscripts_Documented(t *testing.T) {
 	t.Parallel()
 	blocks := transcriptBlock.FindAllStringSubmatch(readText(t, "../../docs/tools.md"), -1)
 	var tests strings.Builder
-	sources, err := filepath.Glob("*_test.go")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, path := range sources {
+	for _, path := range must(filepath.Glob("*_test.go"))(t) {
 		tests.WriteString(readText(t, path))
 	}
 
@@ -480,11 +464,7 @@ func TestTranscripts_Documented(t *testing.T) {
 
 func readText(t *testing.T, path string) string {
 	t.Helper()
-	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(text)
+	return string(must(os.ReadFile(path))(t))
 }
 
 func TestTranscript_Matches(t *testing.T) {
@@ -517,9 +497,7 @@ func TestTranscript_Matches(t *testing.T) {
 func TestProgram_WithSandbox(t *testing.T) {
 	t.Parallel()
 	binary := filepath.Join(t.TempDir(), "sandboxfake")
-	if err := tooltest.Build(binary, "github.com/idverify/idverify-go/cmd/sandboxfake"); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, tooltest.Build(binary, "github.com/idverify/idverify-go/cmd/sandboxfake"))
 	t.Run("printed command", func(t *testing.T) {
 		t.Parallel()
 		runPrintedCommand(t, startSandbox(t, binary, "-ca-file", "it's the CA.pem"))
@@ -588,10 +566,7 @@ var pageCommand = regexp.MustCompile("(?m)(?:^ *(?:\\$ )?(?:IDVERIFY_BASE_URL=\\
 func TestPages_Commands(t *testing.T) {
 	t.Parallel()
 	_, env := newService(t)
-	pages, err := filepath.Glob("../../docs/*.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	pages := must(filepath.Glob("../../docs/*.md"))(t)
 	commands := make(map[string]bool)
 	for _, page := range append(pages, "../../README.md") {
 		for _, m := range pageCommand.FindAllStringSubmatch(readText(t, page), -1) {
@@ -619,4 +594,17 @@ func TestPages_Commands(t *testing.T) {
 	if len(commands) < 20 {
 		t.Errorf("found %d commands, want at least 20", len(commands))
 	}
+}
+
+// noError fails the test if err is not nil.
+func noError(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// must returns v, or fails the test.
+func must[T any](v T, err error) func(testing.TB) T {
+	return func(t testing.TB) T { t.Helper(); noError(t, err); return v }
 }
