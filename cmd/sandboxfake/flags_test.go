@@ -117,23 +117,15 @@ func TestProgram_SignatureDatesFlag(t *testing.T) {
 			a.deliver(t, url)
 
 			callback := <-got
-			date, err := http.ParseTime(callback.header.Get("Date"))
-			if err != nil {
-				t.Fatal(err)
-			}
+			date := must(http.ParseTime(callback.header.Get("Date")))(t)
 			if ahead := time.Until(date).Round(time.Hour); ahead != row.ahead {
 				t.Errorf("Date is %v ahead of the system clock, want %v", ahead, row.ahead)
 			}
 			var payload struct {
 				CreatedAt string `json:"created_at"`
 			}
-			if err := json.Unmarshal(callback.body, &payload); err != nil {
-				t.Fatal(err)
-			}
-			created, err := time.Parse("2006-01-02T15:04:05-0700", payload.CreatedAt)
-			if err != nil {
-				t.Fatal(err)
-			}
+			noError(t, json.Unmarshal(callback.body, &payload))
+			created := must(time.Parse("2006-01-02T15:04:05-0700", payload.CreatedAt))(t)
 			if ahead := time.Until(created).Round(time.Hour); ahead != advanced {
 				t.Errorf("created_at is %v ahead of the system clock, want that of the advanced clock", ahead)
 			}

@@ -78,9 +78,7 @@ func (d *dockerfile) buildImage(t *testing.T, roots []byte) (root string) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(root) })
-	if err := os.Chmod(root, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, os.Chmod(root, 0o755))
 	for _, step := range d.build {
 		command := exec.CommandContext(t.Context(), "sh", "-ec", strings.ReplaceAll(step, "/out/", out+"/"))
 		command.Dir = "../.."
@@ -90,9 +88,7 @@ func (d *dockerfile) buildImage(t *testing.T, roots []byte) (root string) {
 	}
 	for _, c := range d.copies {
 		to := filepath.Join(root, c.to)
-		if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, os.MkdirAll(filepath.Dir(to), 0o755))
 		if strings.HasSuffix(c.from, "/ca-certificates.crt") {
 			err = os.WriteFile(to, roots, 0o644)
 		} else {
@@ -158,10 +154,7 @@ func ids(t *testing.T, owner string) (uid, gid int) {
 // processOwner returns the user and group of a process.
 func processOwner(t *testing.T, pid int) string {
 	t.Helper()
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	if err != nil {
-		t.Fatal(err)
-	}
+	status := must(os.ReadFile(fmt.Sprintf("/proc/%d/status", pid)))(t)
 	owner := make([]string, 2)
 	for line := range strings.Lines(string(status)) {
 		fields := strings.Fields(line)

@@ -19,19 +19,13 @@ func TestProgram_Inspector(t *testing.T) {
 	_, a := startJSON(t, "-fixed-keys", "-control-token", "token/with+special=characters")
 	client := a.client(t)
 	get := func(method, location string, header http.Header) (int, string) {
-		request, err := http.NewRequestWithContext(t.Context(), method, location, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		request := must(http.NewRequestWithContext(t.Context(), method, location, nil))(t)
 		request.Header = header
 		status, body := do(t, client, request)
 		return status, string(body)
 	}
 	address, fragment, _ := strings.Cut(a.Inspector, "#")
-	values, err := url.ParseQuery(fragment)
-	if err != nil {
-		t.Fatal(err)
-	}
+	values := must(url.ParseQuery(fragment))(t)
 
 	status, page := get(http.MethodGet, address, http.Header{"Accept": {"text/html"}})
 	session, _ := get(http.MethodPost, address+"session", http.Header{"Authorization": {"Bearer " + values.Get("token")}, "Content-Type": {"application/json"}})
@@ -89,10 +83,7 @@ func TestProgram_AnnouncesFingerprint(t *testing.T) {
 // browse sends a request as a browser does, without following redirects.
 func (a announced) browse(t *testing.T, method, target, form string) (status int, header http.Header, page string) {
 	t.Helper()
-	request, err := http.NewRequestWithContext(t.Context(), method, target, strings.NewReader(form))
-	if err != nil {
-		t.Fatal(err)
-	}
+	request := must(http.NewRequestWithContext(t.Context(), method, target, strings.NewReader(form)))(t)
 	request.Header.Set("Accept", "text/html,application/xhtml+xml;q=0.9,*/*;q=0.8")
 	request.Header.Set("Sec-Fetch-Mode", "navigate")
 	request.Header.Set("Sec-Fetch-Site", "same-origin")
@@ -101,15 +92,9 @@ func (a announced) browse(t *testing.T, method, target, form string) (status int
 	}
 	client := a.client(t)
 	client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
-	response, err := client.Do(request)
-	if err != nil {
-		t.Fatal(err)
-	}
+	response := must(client.Do(request))(t)
 	defer response.Body.Close()
-	body, err := io.ReadAll(response.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	body := must(io.ReadAll(response.Body))(t)
 	return response.StatusCode, response.Header, string(body)
 }
 
@@ -153,10 +138,7 @@ func TestProgram_PhonePageFlag(t *testing.T) {
 // exchange exchanges the code of a check.
 func (a announced) exchange(t *testing.T, checkID, patch string) map[string]any {
 	t.Helper()
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodPatch, a.URL+"/phone_check/v0.2/checks/"+checkID, strings.NewReader(patch))
-	if err != nil {
-		t.Fatal(err)
-	}
+	request := must(http.NewRequestWithContext(t.Context(), http.MethodPatch, a.URL+"/phone_check/v0.2/checks/"+checkID, strings.NewReader(patch)))(t)
 	request.Header.Set("Content-Type", "application/json-patch+json")
 	request.Header.Set("Authorization", "Bearer "+a.token(t, a.client(t)))
 	status, body := do(t, a.client(t), request)
@@ -164,9 +146,7 @@ func (a announced) exchange(t *testing.T, checkID, patch string) map[string]any 
 		t.Fatalf("exchange = %d %s, want 200", status, body)
 	}
 	var check map[string]any
-	if err := json.Unmarshal(body, &check); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, json.Unmarshal(body, &check))
 	return check
 }
 
@@ -180,18 +160,11 @@ func TestProgram_WithoutPhonePage(t *testing.T) {
 	_, otherURL := withPage.createRedirect(t)
 	client := withPage.client(t)
 	client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, otherURL, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	request := must(http.NewRequestWithContext(t.Context(), http.MethodGet, otherURL, nil))(t)
 	request.Header.Set("Accept", "text/html,application/xhtml+xml,application/xml,*/*") // as native SDKs do
 
 	status, header, _ := plain.browse(t, http.MethodGet, checkURL, "")
-	native, err := client.Do(request)
-
-	if err != nil {
-		t.Fatal(err)
-	}
+	native := must(client.Do(request))(t)
 	native.Body.Close()
 	if status != http.StatusFound || !strings.HasPrefix(header.Get("Location"), "https://shop.example.com/back?") {
 		t.Errorf("browser without -phone-page = %d to %q, want the redirect URL", status, header.Get("Location"))

@@ -96,10 +96,7 @@ func TestProgram_CAFileFlag(t *testing.T) {
 
 func TestProgram_ExitCode(t *testing.T) {
 	t.Parallel()
-	taken, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	taken := must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	t.Cleanup(func() { taken.Close() }) // after the parallel subtests
 	for _, row := range []struct {
 		name string
@@ -233,10 +230,7 @@ func TestProgram_RequestLog(t *testing.T) {
 		"/" + token,
 		"/a%0Ab",
 	} {
-		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, a.URL+path, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		request := must(http.NewRequestWithContext(t.Context(), http.MethodGet, a.URL+path, nil))(t)
 		request.Header.Set("Authorization", "Bearer "+token)
 		do(t, client, request)
 	}
@@ -452,4 +446,17 @@ func TestVersion_Line(t *testing.T) {
 			t.Errorf("%s: line = %q, want %q", row.name, got, want)
 		}
 	}
+}
+
+// noError fails the test if err is not nil.
+func noError(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// must returns v, or fails the test.
+func must[T any](v T, err error) func(testing.TB) T {
+	return func(t testing.TB) T { t.Helper(); noError(t, err); return v }
 }

@@ -56,14 +56,8 @@ func mappedShop(t *testing.T) (a announced, accepted chan *http.Request) {
 	}))
 	t.Cleanup(receiver.Close)
 	_, a = startJSON(t, "-fixed-keys", "-map", "Shop.example.com="+addr(receiver.URL))
-	keys, err := signature.NewJWKS(a.URL+"/.well-known/jwks.json", &signature.JWKSOptions{HTTPClient: tooltest.WithoutDeadlines(a.client(t))})
-	if err != nil {
-		t.Fatal(err)
-	}
-	verifier, err := signature.NewVerifier(keys, []string{"shop.example.com"}, &signature.VerifierOptions{ClockSkew: time.Hour})
-	if err != nil {
-		t.Fatal(err)
-	}
+	keys := must(signature.NewJWKS(a.URL+"/.well-known/jwks.json", &signature.JWKSOptions{HTTPClient: tooltest.WithoutDeadlines(a.client(t))}))(t)
+	verifier := must(signature.NewVerifier(keys, []string{"shop.example.com"}, &signature.VerifierOptions{ClockSkew: time.Hour}))(t)
 	callbacks := idverify.CallbackHandler(verifier, func(context.Context, *idverify.Callback) error { return nil })
 	handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		accepted <- r
@@ -212,23 +206,15 @@ func (a announced) firstAttempt(t *testing.T, callbackURL string) map[string]any
 func TestMapping_Timeout(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		m, err := parseMapping("shop.example.com=127.0.0.1:3000")
-		if err != nil {
-			t.Fatal(err)
-		}
+		m := must(parseMapping("shop.example.com=127.0.0.1:3000"))(t)
 		var failures syncBuffer
 		disconnected := make(chan struct{})
 		srv := sandboxfake.New(t, sandboxfake.WithInMemory())
 		shop := srv.Handle(m.host, m.handler(&http.Transport{DialContext: silentServer(t, func() { close(disconnected) })}, &failures))
-		check, err := srv.Client().PhoneChecks.Create(t.Context(), idverify.PhoneCheckParams{PhoneNumber: "447700900012", CallbackURL: shop + "/callbacks"})
-		if err != nil {
-			t.Fatal(err)
-		}
+		check := must(srv.Client().PhoneChecks.Create(t.Context(), idverify.PhoneCheckParams{PhoneNumber: "447700900012", CallbackURL: shop + "/callbacks"}))(t)
 		began := time.Now()
 
-		if _, err := srv.Device().Open(t.Context(), check.CheckURL); err != nil {
-			t.Fatal(err)
-		}
+		must(srv.Device().Open(t.Context(), check.CheckURL))(t)
 		delivery, err := srv.WaitDelivery(t.Context(), func(d sandboxfake.Delivery) bool { return d.Done })
 		<-disconnected
 
@@ -303,10 +289,7 @@ func TestProgram_LANAddress(t *testing.T) {
 		t.Skip("this machine has no address on a local network")
 	}
 	a := parseAnnounced(t, line)
-	public, err := url.Parse(a.PublicURL)
-	if err != nil {
-		t.Fatal(err)
-	}
+	public := must(url.Parse(a.PublicURL))(t)
 
 	conn, err := tls.Dial("tcp", public.Host, &tls.Config{RootCAs: a.roots(t)})
 
@@ -452,21 +435,12 @@ func newPair(t *testing.T, expiry time.Time, names ...string) pair {
 // issue writes a certificate signed by issuer, or by itself if that is nil, and its key.
 func issue(t *testing.T, template *x509.Certificate, issuer *pair) pair {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	key := must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
 	if issuer == nil {
 		issuer = &pair{template: template, signer: key}
 	}
-	der, err := x509.CreateCertificate(rand.Reader, template, issuer.template, &key.PublicKey, issuer.signer)
-	if err != nil {
-		t.Fatal(err)
-	}
-	keyDER, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	der := must(x509.CreateCertificate(rand.Reader, template, issuer.template, &key.PublicKey, issuer.signer))(t)
+	keyDER := must(x509.MarshalPKCS8PrivateKey(key))(t)
 	return pair{writePEM(t, "CERTIFICATE", der), writePEM(t, "PRIVATE KEY", keyDER), der, template, key}
 }
 
@@ -474,9 +448,7 @@ func issue(t *testing.T, template *x509.Certificate, issuer *pair) pair {
 func writePEM(t *testing.T, kind string, der []byte) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "file.pem")
-	if err := os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600))
 	return path
 }
 
@@ -485,10 +457,7 @@ func TestProgram_TLSCertFlag(t *testing.T) {
 	own := newPair(t, time.Now().Add(time.Hour), "sandbox.example.com", "127.0.0.1")
 	p, a := startJSON(t, "-fixed-keys", "-public-url", "https://sandbox.example.com", "-tls-cert", own.certificate, "-tls-key", own.key)
 	for name, want := range map[string]bool{"sandbox.example.com": true, "127.0.0.1": true, "localhost": false} {
-		conn, err := tls.Dial("tcp", strings.TrimPrefix(a.URL, "https://"), &tls.Config{ServerName: name, InsecureSkipVerify: true})
-		if err != nil {
-			t.Fatal(err)
-		}
+		conn := must(tls.Dial("tcp", strings.TrimPrefix(a.URL, "https://"), &tls.Config{ServerName: name, InsecureSkipVerify: true}))(t)
 		got := conn.ConnectionState().PeerCertificates[0].Raw
 		conn.Close()
 
@@ -515,9 +484,7 @@ func TestProgram_TLSCertPrintedCommands(t *testing.T) {
 	}, &root)
 	chain := leaf
 	chain.certificate = filepath.Join(t.TempDir(), "chain.pem")
-	if err := os.WriteFile(chain.certificate, []byte(readFile(t, leaf.certificate)+readFile(t, root.certificate)), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, os.WriteFile(chain.certificate, []byte(readFile(t, leaf.certificate)+readFile(t, root.certificate)), 0o600))
 	const own, generated = "Its certificate is that of -tls-cert", "Your browser warns about its certificate."
 	for _, row := range []struct {
 		name     string
@@ -572,10 +539,7 @@ func TestProgram_TLSCertErrors(t *testing.T) {
 	t.Parallel()
 	own, other := newPair(t, time.Now().Add(time.Hour), "sandbox.example.com"), newPair(t, time.Now().Add(time.Hour), "sandbox.example.com")
 	noNames := newPair(t, time.Now().Add(time.Hour))
-	keys, err := attackKeys()
-	if err != nil {
-		t.Fatal(err)
-	}
+	keys := must(attackKeys())(t)
 	missing := filepath.Join(t.TempDir(), "none.pem")
 	for _, row := range []struct {
 		name, certificate, key string
@@ -618,10 +582,7 @@ func tunnel(t *testing.T, keepHost bool, startProgram func(publicURL string) ann
 	}))
 	t.Cleanup(server.Close)
 	a = startProgram(server.URL)
-	local, err := url.Parse(a.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
+	local := must(url.Parse(a.URL))(t)
 	ready <- &httputil.ReverseProxy{
 		Transport: a.client(t).Transport,
 		Rewrite: func(r *httputil.ProxyRequest) {
@@ -650,21 +611,12 @@ func TestProgram_PublicURLFlag(t *testing.T) {
 				t.Fatalf("url = %s, public_url = %s, want a local URL and that of the tunnel", a.URL, a.PublicURL)
 			}
 			credentials := idverify.Credentials{ClientID: a.Project.ClientID, ClientSecret: idverify.NewSecret(a.Project.ClientSecret)}
-			client, err := idverify.NewClient(a.PublicURL, credentials, idverify.WithHTTPClient(tooltest.WithoutDeadlines(phone)))
-			if err != nil {
-				t.Fatal(err)
-			}
+			client := must(idverify.NewClient(a.PublicURL, credentials, idverify.WithHTTPClient(tooltest.WithoutDeadlines(phone))))(t)
 			receiver := newShop(t, client)
 
 			t.Run("v0.1", func(t *testing.T) {
-				check, err := client.PhoneChecks.Create(t.Context(), idverify.PhoneCheckParams{PhoneNumber: "447700900012", CallbackURL: receiver.URL + "/callbacks"})
-				if err != nil {
-					t.Fatal(err)
-				}
-				response, err := phone.Get(check.CheckURL)
-				if err != nil {
-					t.Fatal(err)
-				}
+				check := must(client.PhoneChecks.Create(t.Context(), idverify.PhoneCheckParams{PhoneNumber: "447700900012", CallbackURL: receiver.URL + "/callbacks"}))(t)
+				response := must(phone.Get(check.CheckURL))(t)
 				response.Body.Close()
 
 				callback := <-receiver.callbacks
@@ -675,10 +627,7 @@ func TestProgram_PublicURLFlag(t *testing.T) {
 			})
 			t.Run("v0.2", func(t *testing.T) {
 				client := client.WithVersions(idverify.Versions{PhoneCheck: "v0.2"})
-				check, err := client.PhoneChecks.Create(t.Context(), idverify.PhoneCheckParams{PhoneNumber: "447700900013", RedirectURL: receiver.URL + "/back?order=a+b"})
-				if err != nil {
-					t.Fatal(err)
-				}
+				check := must(client.PhoneChecks.Create(t.Context(), idverify.PhoneCheckParams{PhoneNumber: "447700900013", RedirectURL: receiver.URL + "/back?order=a+b"}))(t)
 				response, err := phone.Get(check.CheckURL) // follows the redirect to the shop
 				if err != nil {
 					t.Fatal(err)
@@ -712,14 +661,8 @@ func newShop(t *testing.T, client *idverify.Client) *shop {
 	mux := http.NewServeMux()
 	s.Server = httptest.NewServer(mux)
 	t.Cleanup(s.Close)
-	keys, err := client.NewJWKS(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	verifier, err := signature.NewVerifier(keys, []string{strings.TrimPrefix(s.URL, "http://")}, &signature.VerifierOptions{ClockSkew: time.Hour})
-	if err != nil {
-		t.Fatal(err)
-	}
+	keys := must(client.NewJWKS(nil))(t)
+	verifier := must(signature.NewVerifier(keys, []string{strings.TrimPrefix(s.URL, "http://")}, &signature.VerifierOptions{ClockSkew: time.Hour}))(t)
 	mux.Handle("/callbacks", idverify.CallbackHandler(verifier, func(_ context.Context, c *idverify.Callback) error {
 		s.callbacks <- c
 		return nil

@@ -83,17 +83,10 @@ func (b *syncBuffer) Write(p []byte) (int, error) {
 	return b.buf.Write(p)
 }
 
-func (b *syncBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.String()
-}
+func (b *syncBuffer) String() string { b.mu.Lock(); defer b.mu.Unlock(); return b.buf.String() }
 
 // start runs the program until the test ends. Its temporary files are in the test's directory.
-func start(t *testing.T, args ...string) *program {
-	t.Helper()
-	return startEnv(t, nil, args...)
-}
+func start(t *testing.T, args ...string) *program { t.Helper(); return startEnv(t, nil, args...) }
 
 // startEnv is start with additional environment variables.
 func startEnv(t *testing.T, env []string, args ...string) *program {
@@ -108,14 +101,9 @@ func startCommand(t *testing.T, command *exec.Cmd) *program {
 	t.Helper()
 	p := &program{t: t, cmd: command}
 	p.cmd.Stderr = &p.log
-	stdout, err := p.cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	stdout := must(p.cmd.StdoutPipe())(t)
 	p.stdout = bufio.NewReader(stdout)
-	if err := p.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, p.cmd.Start())
 	t.Cleanup(func() {
 		p.cmd.Process.Kill()
 		p.cmd.Wait()
@@ -126,19 +114,14 @@ func startCommand(t *testing.T, command *exec.Cmd) *program {
 // stop sends a signal and waits for the program.
 func (p *program) stop(signal os.Signal) (code int, rest string) {
 	p.t.Helper()
-	if err := p.cmd.Process.Signal(signal); err != nil {
-		p.t.Fatal(err)
-	}
+	noError(p.t, p.cmd.Process.Signal(signal))
 	return p.wait()
 }
 
 // wait waits for the program, and returns its exit code and the rest of its standard output.
 func (p *program) wait() (code int, rest string) {
 	p.t.Helper()
-	text, err := io.ReadAll(p.stdout)
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	text := must(io.ReadAll(p.stdout))(p.t)
 	if err := p.cmd.Wait(); err != nil {
 		if _, ok := errors.AsType[*exec.ExitError](err); !ok {
 			p.t.Fatal(err)
@@ -248,10 +231,7 @@ func (a announced) token(t *testing.T, client *http.Client) string {
 func (a announced) tokenFor(t *testing.T, client *http.Client, scopes string) string {
 	t.Helper()
 	form := url.Values{"grant_type": {"client_credentials"}, "scope": {scopes}}
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, a.URL+"/oauth2/v1/token", strings.NewReader(form.Encode()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	request := must(http.NewRequestWithContext(t.Context(), http.MethodPost, a.URL+"/oauth2/v1/token", strings.NewReader(form.Encode())))(t)
 	request.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	request.SetBasicAuth(a.Project.ClientID, a.Project.ClientSecret)
 	var token struct {
@@ -265,14 +245,9 @@ func (a announced) tokenFor(t *testing.T, client *http.Client, scopes string) st
 
 func do(t *testing.T, client *http.Client, request *http.Request) (status int, body []byte) {
 	t.Helper()
-	response, err := client.Do(request)
-	if err != nil {
-		t.Fatal(err)
-	}
+	response := must(client.Do(request))(t)
 	defer response.Body.Close()
-	if body, err = io.ReadAll(response.Body); err != nil {
-		t.Fatal(err)
-	}
+	body = must(io.ReadAll(response.Body))(t)
 	return response.StatusCode, body
 }
 
@@ -283,10 +258,7 @@ var signals = []os.Signal{os.Interrupt, syscall.SIGTERM}
 // decoded response.
 func (a announced) call(t *testing.T, bearer, method, path, body string) (status int, got map[string]any) {
 	t.Helper()
-	request, err := http.NewRequestWithContext(t.Context(), method, a.URL+path, strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
+	request := must(http.NewRequestWithContext(t.Context(), method, a.URL+path, strings.NewReader(body)))(t)
 	request.Header.Set("Content-Type", "application/json")
 	if bearer != "" {
 		request.Header.Set("Authorization", "Bearer "+bearer)
@@ -369,9 +341,5 @@ func tlsReceiver(t *testing.T) *httptest.Server {
 
 func readFile(t *testing.T, path string) string {
 	t.Helper()
-	content, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(content)
+	return string(must(os.ReadFile(path))(t))
 }

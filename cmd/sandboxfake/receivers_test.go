@@ -78,21 +78,14 @@ func receiverCommand(t *testing.T, file string) []string {
 		tooltest.Require(t, python != "", "run script/setup interop, which installs Python with cryptography")
 		return []string{python, file}
 	}
-	program, err := buildReceiver()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return []string{program}
+	return []string{must(buildReceiver())(t)}
 }
 
 // startReceiver runs a receiver that the program serves, until the test ends. It replaces the
 // placeholders like the page.
 func startReceiver(t *testing.T, a announced, name string, placeholders map[string]string) *receiver {
 	t.Helper()
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, a.URL+"/_sandbox/page/receivers/"+name, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	request := must(http.NewRequestWithContext(t.Context(), http.MethodGet, a.URL+"/_sandbox/page/receivers/"+name, nil))(t)
 	status, source := do(t, a.client(t), request)
 	if status != http.StatusOK {
 		t.Fatalf("GET %s = %d, want 200", name, status)
@@ -107,24 +100,14 @@ func startReceiver(t *testing.T, a announced, name string, placeholders map[stri
 		env = append(env, placeholder(name)+"="+value)
 	}
 	file := filepath.Join(t.TempDir(), strings.TrimSuffix(name, ".txt"))
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, os.WriteFile(file, []byte(text), 0o600))
 	args := receiverCommand(t, file)
 	cmd := exec.Command(args[0], args[1:]...)
-	stderr, err := os.Create(file + ".stderr")
-	if err != nil {
-		t.Fatal(err)
-	}
+	stderr := must(os.Create(file + ".stderr"))(t)
 	defer stderr.Close()
 	cmd.Env, cmd.Stderr = env, stderr
-	stdout, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	stdout := must(cmd.StdoutPipe())(t)
+	noError(t, cmd.Start())
 	t.Cleanup(func() {
 		cmd.Process.Kill()
 		cmd.Wait()
@@ -163,10 +146,7 @@ type delivery struct {
 // deliver creates and opens a check whose callback goes to the receiver, and returns the delivery.
 func (r *receiver) deliver(t *testing.T, a announced) delivery {
 	t.Helper()
-	view, err := json.Marshal(a.deliver(t, r.url))
-	if err != nil {
-		t.Fatal(err)
-	}
+	view := must(json.Marshal(a.deliver(t, r.url)))(t)
 	var d delivery
 	if err := json.Unmarshal(view, &d); err != nil || len(d.Attempts) != 1 {
 		t.Fatalf("delivery %s, want one attempt", view)
@@ -223,11 +203,8 @@ func TestReceiver_PrintsReasons(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			setup, keySetURL, caFile := serveKeys(t)
-			var err error
 			r := startReceiver(t, a, name, values(keySetURL, caFile))
-			if setup.URL, err = url.Parse(r.url); err != nil {
-				t.Fatal(err)
-			}
+			setup.URL = must(url.Parse(r.url))(t)
 			setup.Now = time.Now()
 			valid := setup.Callback()
 			valid.Sign()
@@ -275,10 +252,7 @@ var attackKeys = sync.OnceValues(func() (keys [2]*rsa.PrivateKey, err error) {
 // serveKeys serves a key set with the key of the setup.
 func serveKeys(t *testing.T) (setup attack.Setup, keySetURL, caFile string) {
 	t.Helper()
-	keys, err := attackKeys()
-	if err != nil {
-		t.Fatal(err)
-	}
+	keys := must(attackKeys())(t)
 	setup.Key, setup.Unpublished, setup.KeyID, setup.CheckID = keys[0], keys[1], "key", "check"
 	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		n, e := keys[0].N.Bytes(), big.NewInt(int64(keys[0].E)).Bytes()
@@ -292,17 +266,10 @@ func serveKeys(t *testing.T) (setup attack.Setup, keySetURL, caFile string) {
 // exchange sends a raw request and returns the status of the response.
 func exchange(t *testing.T, addr string, request []byte) int {
 	t.Helper()
-	conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", addr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := must(new(net.Dialer).DialContext(t.Context(), "tcp", addr))(t)
 	defer conn.Close()
-	if err := conn.SetDeadline(time.Now().Add(30 * time.Second)); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := conn.Write(request); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, conn.SetDeadline(time.Now().Add(30*time.Second)))
+	must(conn.Write(request))(t)
 	return status(t, conn)
 }
 
@@ -331,21 +298,11 @@ func TestReceiver_KeySetUnavailable(t *testing.T) {
 // dial sends the start of a request to the receiver, whose header contains the line.
 func (r *receiver) dial(t *testing.T, line, body string) net.Conn {
 	t.Helper()
-	target, err := url.Parse(r.url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", target.Host)
-	if err != nil {
-		t.Fatal(err)
-	}
+	target := must(url.Parse(r.url))(t)
+	conn := must(new(net.Dialer).DialContext(t.Context(), "tcp", target.Host))(t)
 	t.Cleanup(func() { conn.Close() })
-	if err := conn.SetDeadline(time.Now().Add(30 * time.Second)); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: %s\r\n%s\r\n\r\n%s", target.Path, target.Host, line, body); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, conn.SetDeadline(time.Now().Add(30*time.Second)))
+	must(fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: %s\r\n%s\r\n\r\n%s", target.Path, target.Host, line, body))(t)
 	return conn
 }
 
@@ -428,10 +385,7 @@ func TestReceiver_SignedOtherShapes(t *testing.T) {
 			_, a := startJSON(t, "-fixed-keys")
 			r := startReceiver(t, a, name, values(a.URL+"/.well-known/jwks.json", a.CAFile))
 			for _, body := range bodies {
-				request, err := json.Marshal(map[string]string{"url": r.url, "product": "phone_check", "body": body})
-				if err != nil {
-					t.Fatal(err)
-				}
+				request := must(json.Marshal(map[string]string{"url": r.url, "product": "phone_check", "body": body}))(t)
 
 				a.control(t, http.MethodPost, "callbacks", string(request))
 				a.control(t, http.MethodPost, "idle", "")

@@ -45,10 +45,7 @@ func TestPages_Commands(t *testing.T) {
 				}
 				return
 			case strings.HasSuffix(command, "> sandbox.json &"):
-				file, err := os.Open(filepath.Join(dir, "sandbox.json"))
-				if err != nil {
-					t.Fatal(err)
-				}
+				file := must(os.Open(filepath.Join(dir, "sandbox.json")))(t)
 				defer file.Close()
 				p.stdout = bufio.NewReader(file)
 				p.readJSON()
@@ -71,9 +68,7 @@ func startPageCommand(t *testing.T, command string) (p *program, dir string) {
 	t.Helper()
 	dir = t.TempDir()
 	ca := newPair(t, time.Now().Add(time.Hour), "proxy.example.com")
-	if err := os.WriteFile(filepath.Join(dir, "proxy-ca.pem"), []byte(readFile(t, ca.certificate)), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, os.WriteFile(filepath.Join(dir, "proxy-ca.pem"), []byte(readFile(t, ca.certificate)), 0o600))
 	if output, err := exec.CommandContext(t.Context(), "mkfifo", filepath.Join(dir, "sandbox.json")).CombinedOutput(); err != nil {
 		t.Fatalf("mkfifo: %v\n%s", err, output)
 	}
@@ -90,11 +85,7 @@ func startPageCommand(t *testing.T, command string) (p *program, dir string) {
 // pages returns the paths of the pages for users.
 func pages(t *testing.T) []string {
 	t.Helper()
-	paths, err := filepath.Glob("../../docs/*.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return append(paths, "../../README.md", "README.md")
+	return append(must(filepath.Glob("../../docs/*.md"))(t), "../../README.md", "README.md")
 }
 
 // TestSandboxPage_ControlPlane runs the curl commands of docs/sandbox.md.
@@ -123,10 +114,7 @@ const interopModules = "../../signature/testdata/interop/node_modules"
 
 func TestWalkthrough(t *testing.T) {
 	t.Parallel()
-	modules, err := filepath.Abs(interopModules)
-	if err != nil {
-		t.Fatal(err)
-	}
+	modules := must(filepath.Abs(interopModules))(t)
 	_, missing := os.Stat(filepath.Join(modules, "http-signature"))
 	python := tooltest.Python(t, "cryptography, requests")
 	for _, row := range []struct {
@@ -150,10 +138,7 @@ func TestWalkthrough(t *testing.T) {
 			t.Parallel()
 			tooltest.Require(t, row.installed, row.setup)
 			p, a := startJSON(t)
-			line, err := json.Marshal(a)
-			if err != nil {
-				t.Fatal(err)
-			}
+			line := must(json.Marshal(a))(t)
 			script := exec.CommandContext(t.Context(), row.interpreter, "testdata/walkthrough/"+row.file)
 			script.Stdin = strings.NewReader(string(line))
 			script.Env = append(os.Environ(), row.env(a)...)

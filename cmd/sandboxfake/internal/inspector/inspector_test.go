@@ -64,21 +64,11 @@ func get(t *testing.T, srv *sandboxfake.Server, path string) page {
 
 func send(t *testing.T, srv *sandboxfake.Server, method, path, body string, header http.Header, do func(*http.Request) (*http.Response, error)) page {
 	t.Helper()
-	request, err := http.NewRequestWithContext(t.Context(), method, srv.URL()+path, strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
+	request := must(http.NewRequestWithContext(t.Context(), method, srv.URL()+path, strings.NewReader(body)))(t)
 	maps.Copy(request.Header, header)
-	response, err := do(request)
-	if err != nil {
-		t.Fatal(err)
-	}
+	response := must(do(request))(t)
 	defer response.Body.Close()
-	content, err := io.ReadAll(response.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return page{response.StatusCode, response.Header, string(content)}
+	return page{response.StatusCode, response.Header, string(must(io.ReadAll(response.Body))(t))}
 }
 
 var browser = http.Header{"Accept": {"text/html,*/*;q=0.8"}}
@@ -279,4 +269,17 @@ func TestNew_DisclosesNothing(t *testing.T) {
 			}
 		}
 	}
+}
+
+// noError fails the test if err is not nil.
+func noError(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// must returns v, or fails the test.
+func must[T any](v T, err error) func(testing.TB) T {
+	return func(t testing.TB) T { t.Helper(); noError(t, err); return v }
 }

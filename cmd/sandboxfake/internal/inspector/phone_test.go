@@ -156,9 +156,7 @@ func TestPhonePage_Contents(t *testing.T) {
 	t.Parallel()
 	s := newShop(t, newServer(t, "", sandboxfake.WithFrozenClock(frozenAt)), "v0.2")
 	path := s.create(idverify.ProductSubscriberCheck, "447700900012")
-	if err := s.srv.Advance(t.Context(), 5e9); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, s.srv.Advance(t.Context(), 5e9))
 
 	got := s.get(path)
 
@@ -194,10 +192,7 @@ func TestPhonePage_NotOpen(t *testing.T) {
 	if got := s.get(strings.Replace(opened, "_sandbox/open", "phone_check/v0.1/checks", 1) + "/redirect"); got.status != 200 {
 		t.Fatalf("Check URL: %d", got.status)
 	}
-	simCheck, err := s.client.SIMChecks.Create(t.Context(), idverify.SIMCheckParams{PhoneNumber: "447700900012"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	simCheck := must(s.client.SIMChecks.Create(t.Context(), idverify.SIMCheckParams{PhoneNumber: "447700900012"}))(t)
 
 	for _, row := range []struct {
 		path string

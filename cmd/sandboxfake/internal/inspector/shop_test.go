@@ -35,10 +35,7 @@ func newShop(t *testing.T, srv *sandboxfake.Server, version string) *shop {
 	t.Helper()
 	s := &shop{t: t, srv: srv, version: version}
 	project := srv.NewProject(idverify.ProjectParams{Name: "Ada & <b>Sons</b>", Mode: idverify.ModeSandbox})
-	client, err := idverify.NewClient(srv.URL(), project.Credentials, idverify.WithHTTPClient(srv.HTTPClient()), idverify.WithVersions(idverify.Versions{PhoneCheck: version, SubscriberCheck: version}))
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := must(idverify.NewClient(srv.URL(), project.Credentials, idverify.WithHTTPClient(srv.HTTPClient()), idverify.WithVersions(idverify.Versions{PhoneCheck: version, SubscriberCheck: version})))(t)
 	s.client = client
 	verifier := srv.Verifier([]string{shopHost}, nil)
 	mux := http.NewServeMux()
@@ -80,24 +77,15 @@ func (s *shop) create(product idverify.Product, number string) string {
 		redirect = s.url + "/back"
 	}
 	if product == idverify.ProductSubscriberCheck {
-		check, err := s.client.SubscriberChecks.Create(s.t.Context(), idverify.SubscriberCheckParams{PhoneNumber: number, CallbackURL: callback, RedirectURL: redirect})
-		if err != nil {
-			s.t.Fatal(err)
-		}
+		check := must(s.client.SubscriberChecks.Create(s.t.Context(), idverify.SubscriberCheckParams{PhoneNumber: number, CallbackURL: callback, RedirectURL: redirect}))(s.t)
 		return "/_sandbox/open/" + check.CheckID
 	}
-	check, err := s.client.PhoneChecks.Create(s.t.Context(), idverify.PhoneCheckParams{PhoneNumber: number, CallbackURL: callback, RedirectURL: redirect})
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	check := must(s.client.PhoneChecks.Create(s.t.Context(), idverify.PhoneCheckParams{PhoneNumber: number, CallbackURL: callback, RedirectURL: redirect}))(s.t)
 	return "/_sandbox/open/" + check.CheckID
 }
 
 // get opens a path of the server as a browser does.
-func (s *shop) get(path string) page {
-	s.t.Helper()
-	return get(s.t, s.srv, path)
-}
+func (s *shop) get(path string) page { s.t.Helper(); return get(s.t, s.srv, path) }
 
 // choose submits the form of a page.
 func (s *shop) choose(path, as string) page {
@@ -115,9 +103,7 @@ func (s *shop) browse(method, path, body string, header http.Header) page {
 // results waits for the callbacks and returns what the shop received.
 func (s *shop) results() (callbacks, redirects []string) {
 	s.t.Helper()
-	if err := s.srv.WaitIdle(s.t.Context()); err != nil {
-		s.t.Fatal(err)
-	}
+	noError(s.t, s.srv.WaitIdle(s.t.Context()))
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.callbacks, s.redirects

@@ -149,21 +149,11 @@ func TestSnippets_RequestCurl(t *testing.T) {
 	tooltest.Require(t, tooltest.Installed("curl"), "run script/setup interop")
 	srv := sandboxfake.New(t)
 	ca := filepath.Join(t.TempDir(), "ca.pem")
-	if err := os.WriteFile(ca, srv.CACertPEM(), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, os.WriteFile(ca, srv.CACertPEM(), 0o600))
 	client := srv.Client()
-	check, err := client.PhoneChecks.Create(t.Context(), idverify.PhoneCheckParams{PhoneNumber: "447700900012", ReferenceID: "it's $(touch owned)"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := client.PhoneChecks.Get(t.Context(), check.CheckID); err != nil {
-		t.Fatal(err)
-	}
-	token, err := client.Token(t.Context(), idverify.ScopePhoneCheck)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check := must(client.PhoneChecks.Create(t.Context(), idverify.PhoneCheckParams{PhoneNumber: "447700900012", ReferenceID: "it's $(touch owned)"}))(t)
+	must(client.PhoneChecks.Get(t.Context(), check.CheckID))(t)
+	token := must(client.Token(t.Context(), idverify.ScopePhoneCheck))(t)
 	credentials := map[string]string{"client_id": srv.Credentials().ClientID, "client_secret": srv.Credentials().ClientSecret.Reveal()}
 	for _, request := range srv.Requests() {
 		view := map[string]any{"method": request.Method, "path": request.Path, "operation": request.Operation, "header": request.Header, "body": string(request.Body), "client_id": request.ClientID}

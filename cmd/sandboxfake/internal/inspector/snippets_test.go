@@ -28,21 +28,13 @@ const input = JSON.parse(fs.readFileSync(0, 'utf8'));
 process.stdout.write(JSON.stringify(` + expression + `));`,
 	}
 	for _, name := range []string{"snippets.js", "products.js"} {
-		source, err := os.ReadFile(filepath.Join("assets", name))
-		if err != nil {
-			t.Fatal(err)
-		}
+		source := must(os.ReadFile(filepath.Join("assets", name)))(t)
 		files[name] = string(source)
 	}
 	for name, content := range files {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600))
 	}
-	stdin, err := json.Marshal(input)
-	if err != nil {
-		t.Fatal(err)
-	}
+	stdin := must(json.Marshal(input))(t)
 	node := exec.CommandContext(t.Context(), "node", "main.js")
 	node.Dir, node.Stdin = dir, strings.NewReader(string(stdin))
 
@@ -52,9 +44,7 @@ process.stdout.write(JSON.stringify(` + expression + `));`,
 	}
 
 	var result T
-	if err := json.Unmarshal(output, &result); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, json.Unmarshal(output, &result))
 	return result
 }
 
@@ -135,9 +125,7 @@ func TestSnippets_GoTest(t *testing.T) {
 		}
 		// All tests are in one package, which is faster.
 		source = testFunc.ReplaceAllString(source, fmt.Sprintf("func ${1}_%d(", i))
-		if err := os.WriteFile(filepath.Join(dir, fmt.Sprintf("snippet%d_test.go", i)), []byte(source), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, os.WriteFile(filepath.Join(dir, fmt.Sprintf("snippet%d_test.go", i)), []byte(source), 0o600))
 	}
 	unformatted, err := exec.CommandContext(t.Context(), "gofmt", "-l", dir).CombinedOutput()
 	if err != nil || len(unformatted) > 0 {
@@ -157,24 +145,16 @@ func TestSnippets_GoTest(t *testing.T) {
 // newModule returns the directory of a new module that requires this one.
 func newModule(t *testing.T) string {
 	t.Helper()
-	root, err := filepath.Abs("../../../..")
-	if err != nil {
-		t.Fatal(err)
-	}
+	root := must(filepath.Abs("../../../.."))(t)
 	dir := t.TempDir()
 	for _, name := range []string{"go.mod", "go.sum"} {
-		content, err := os.ReadFile(filepath.Join(root, name))
-		if err != nil {
-			t.Fatal(err)
-		}
+		content := must(os.ReadFile(filepath.Join(root, name)))(t)
 		text := string(content)
 		if name == "go.mod" {
 			text = strings.Replace(text, "module github.com/idverify/idverify-go\n", "module example.com/foo\n", 1)
 			text += fmt.Sprintf("\nrequire github.com/idverify/idverify-go v0.0.0\nreplace github.com/idverify/idverify-go => %q\n", root)
 		}
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 	}
 	return dir
 }

@@ -66,28 +66,14 @@ func completeCheck(t *testing.T, srv *sandboxfake.Server, target, number, secret
 	t.Helper()
 	client := srv.Client(idverify.WithVersions(idverify.Versions{PhoneCheck: "v0.2"}))
 	srv.Inject(sandboxfake.Match{Operation: sandboxfake.OperationCallback}, sandboxfake.Fault{Drop: true})
-	check, err := client.PhoneChecks.Create(t.Context(), idverify.PhoneCheckParams{
+	check = must(client.PhoneChecks.Create(t.Context(), idverify.PhoneCheckParams{
 		PhoneNumber: number, ReferenceID: secret, RedirectURL: target + "/back?state=" + secret, CallbackURL: target + "/callbacks?token=" + secret,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	visit, err := srv.Device().Open(t.Context(), check.CheckURL)
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
+	visit := must(srv.Device().Open(t.Context(), check.CheckURL))(t)
 	code = visit.URL.Query().Get("code")
-	if _, err := client.PhoneChecks.Complete(t.Context(), check.CheckID, code); err != nil {
-		t.Fatal(err)
-	}
-	if err := srv.WaitIdle(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if err := srv.Redeliver(t.Context(), srv.Deliveries()[0].ID); err != nil {
-		t.Fatal(err)
-	}
-	if err := srv.WaitIdle(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(client.PhoneChecks.Complete(t.Context(), check.CheckID, code))(t)
+	noError(t, srv.WaitIdle(t.Context()))
+	noError(t, srv.Redeliver(t.Context(), srv.Deliveries()[0].ID))
+	noError(t, srv.WaitIdle(t.Context()))
 	return check, code
 }
