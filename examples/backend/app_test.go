@@ -30,14 +30,9 @@ func (s *site) startApp(t *testing.T, number string) *phone {
 // open opens a Check URL over the mobile network, and returns the code.
 func (p *phone) open(checkURL string) (code string) {
 	p.t.Helper()
-	visit, err := p.site.service.Device().Open(p.t.Context(), checkURL)
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	visit := must(p.site.service.Device().Open(p.t.Context(), checkURL))(p.t)
 	var body struct{ Code string }
-	if err := json.Unmarshal(visit.Body, &body); err != nil {
-		p.t.Fatal(err)
-	}
+	noError(p.t, json.Unmarshal(visit.Body, &body))
 	return body.Code
 }
 

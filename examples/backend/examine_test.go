@@ -31,15 +31,9 @@ type examined struct {
 
 func newExamined(t *testing.T) *examined {
 	t.Helper()
-	keys, err := receivertest.NewKeys()
-	if err != nil {
-		t.Fatal(err)
-	}
+	keys := must(receivertest.NewKeys())(t)
 	e := &examined{site: prepareSite(t), keys: keys}
-	target, err := url.Parse(e.service.URL())
-	if err != nil {
-		t.Fatal(err)
-	}
+	target := must(url.Parse(e.service.URL()))(t)
 	mux := http.NewServeMux()
 	mux.Handle(receivertest.KeySetPath, keys)
 	mux.Handle("/", &httputil.ReverseProxy{Transport: e.service.HTTPClient().Transport, Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(target) }})
@@ -48,13 +42,9 @@ func newExamined(t *testing.T) *examined {
 	e.env["IDVERIFY_BASE_URL"] = server.URL
 	writeFile(t, e.env["IDVERIFY_CA_FILE"], string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})))
 	e.start(t)
-	if e.pool, err = sql.Open("pgx", e.env["DATABASE_URL"]); err != nil {
-		t.Fatal(err)
-	}
+	e.pool = must(sql.Open("pgx", e.env["DATABASE_URL"]))(t)
 	t.Cleanup(func() { e.pool.Close() })
-	if e.checks, err = inbox.New(t.Context(), e.pool, inbox.Postgres, nil); err != nil {
-		t.Fatal(err)
-	}
+	e.checks = must(inbox.New(t.Context(), e.pool, inbox.Postgres, nil))(t)
 	return e
 }
 

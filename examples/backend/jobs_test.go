@@ -14,26 +14,16 @@ func TestJobs_RunTwiceAtOnce(t *testing.T) {
 	s := newSite(t)
 	app := s.browser(t)
 	begun := app.post("/signups", `{"phone_number": "447700900012"}`)
-	other, err := pgx.Connect(t.Context(), s.env["DATABASE_URL"])
-	if err != nil {
-		t.Fatal(err)
-	}
+	other := must(pgx.Connect(t.Context(), s.env["DATABASE_URL"]))(t)
 	defer other.Close(t.Context())
-	lock, err := other.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := lock.Exec(t.Context(), "SELECT FROM signups FOR UPDATE"); err != nil {
-		t.Fatal(err)
-	}
+	lock := must(other.Begin(t.Context()))(t)
+	must(lock.Exec(t.Context(), "SELECT FROM signups FOR UPDATE"))(t)
 	s.open(t, begun.text("check_url"))
 	s.awaitValue(t, "1", "SELECT count(*)::text FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'")
 
 	s.value(t, "UPDATE river_job SET state = 'available' WHERE kind = 'idverify_result' RETURNING ''")
 	s.awaitValue(t, "2", "SELECT count(*)::text FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'")
-	if err := lock.Rollback(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, lock.Rollback(t.Context()))
 	s.awaitValue(t, "completed", "SELECT state::text FROM river_job WHERE kind = 'idverify_result'")
 	s.awaitValue(t, "0", "SELECT count(*)::text FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid() AND xact_start IS NOT NULL")
 	s.stop() // it would cancel the second run before

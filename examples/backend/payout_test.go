@@ -94,11 +94,9 @@ func TestShop_PayoutNotRecorded(t *testing.T) {
 	s := newSite(t)
 	id := s.signUp(t, "447700900012", verified)
 	b := s.signedIn(t, "447700900012")
-	if _, err := s.db.Exec(t.Context(), `
+	must(s.db.Exec(t.Context(), `
 		CREATE FUNCTION fail() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'failed'; END $$;
-		CREATE TRIGGER fail BEFORE UPDATE ON idverify_checks FOR EACH ROW WHEN (OLD.status IS DISTINCT FROM NEW.status) EXECUTE FUNCTION fail()`); err != nil {
-		t.Fatal(err)
-	}
+		CREATE TRIGGER fail BEFORE UPDATE ON idverify_checks FOR EACH ROW WHEN (OLD.status IS DISTINCT FROM NEW.status) EXECUTE FUNCTION fail()`))(t)
 
 	first, second := b.payOut("p-1", id, 5000), b.payOut("p-1", id, 5000)
 

@@ -47,13 +47,8 @@ func TestRun_Ready(t *testing.T) {
 func TestRun_StopsGracefully(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, func(s *site) { s.env["SHUTDOWN_DELAY"] = "10s" })
-	lock, err := s.db.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := lock.Exec(t.Context(), "LOCK TABLE signups"); err != nil {
-		t.Fatal(err)
-	}
+	lock := must(s.db.Begin(t.Context()))(t)
+	must(lock.Exec(t.Context(), "LOCK TABLE signups"))(t)
 	begun := make(chan reply, 1)
 	go func() { begun <- s.browser(t).post("/signups", `{"phone_number": "447700900012"}`) }()
 	for s.value(t, "SELECT count(*)::text FROM pg_locks WHERE NOT granted") == "0" {
@@ -67,9 +62,7 @@ func TestRun_StopsGracefully(t *testing.T) {
 	for readiness.status == http.StatusNoContent {
 		readiness = b.get("/readyz")
 	}
-	if err := lock.Commit(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, lock.Commit(t.Context()))
 	got := <-begun
 	<-ended
 
@@ -133,14 +126,8 @@ func TestRun_RotatesCredentials(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	console := s.service.Console()
-	projects, err := console.Projects.List(t.Context(), idverify.ListOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	issued, err := console.ProjectCredentials.Rotate(t.Context(), projects.Items[0].ProjectID, s.service.Credentials().ClientID)
-	if err != nil {
-		t.Fatal(err)
-	}
+	projects := must(console.Projects.List(t.Context(), idverify.ListOptions{}))(t)
+	issued := must(console.ProjectCredentials.Rotate(t.Context(), projects.Items[0].ProjectID, s.service.Credentials().ClientID))(t)
 	writeFile(t, s.env["IDVERIFY_CREDENTIALS_FILE"], fmt.Sprintf(`{"client_id": %q, "client_secret": %q}`, issued.ClientID, issued.ClientSecret.Reveal()))
 
 	got := s.browser(t).post("/signups", `{"phone_number": "447700900012"}`)
@@ -153,10 +140,7 @@ func TestRun_RotatesCredentials(t *testing.T) {
 // TestGlue counts the lines of wiring.go that are not blank, comments or imports.
 func TestGlue(t *testing.T) {
 	t.Parallel()
-	source, err := os.ReadFile("wiring.go")
-	if err != nil {
-		t.Fatal(err)
-	}
+	source := must(os.ReadFile("wiring.go"))(t)
 	_, code, _ := bytes.Cut(source, []byte("\n)\n"))
 
 	lines := slices.DeleteFunc(strings.Split(string(code), "\n"), func(line string) bool { return regexp.MustCompile(`^\s*(//.*)?$`).MatchString(line) })

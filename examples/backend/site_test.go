@@ -85,23 +85,16 @@ func prepareSite(t *testing.T) *site {
 func newDatabase(t *testing.T) string {
 	t.Helper()
 	server := postgres.Start(t)
-	admin, err := pgx.Connect(t.Context(), server.Source("postgres"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	admin := must(pgx.Connect(t.Context(), server.Source("postgres")))(t)
 	defer admin.Close(t.Context())
 	name := fmt.Sprintf("test%d", databaseCount.Add(1))
-	if _, err := admin.Exec(t.Context(), "CREATE DATABASE "+name); err != nil {
-		t.Fatal(err)
-	}
+	must(admin.Exec(t.Context(), "CREATE DATABASE "+name))(t)
 	return server.Source(name)
 }
 
 func writeFile(t *testing.T, name, text string) {
 	t.Helper()
-	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, os.WriteFile(name, []byte(text), 0o600))
 }
 
 // start starts the shop behind its proxy.
@@ -169,33 +162,24 @@ func (s *site) proxy(addr string) http.Handler {
 // connect opens a connection that is notified of each decision.
 func (s *site) connect(t *testing.T) {
 	t.Helper()
-	var err error
-	if s.db, err = pgx.Connect(t.Context(), s.env["DATABASE_URL"]); err != nil {
-		t.Fatal(err)
-	}
+	s.db = must(pgx.Connect(t.Context(), s.env["DATABASE_URL"]))(t)
 	t.Cleanup(func() { s.db.Close(context.WithoutCancel(t.Context())) })
-	if _, err := s.db.Exec(t.Context(), `
+	must(s.db.Exec(t.Context(), `
 		CREATE FUNCTION notify_decided() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_notify('decided', ''); RETURN NULL; END $$;
 		CREATE TRIGGER decided AFTER INSERT ON decisions FOR EACH ROW EXECUTE FUNCTION notify_decided();
-		LISTEN decided`); err != nil {
-		t.Fatal(err)
-	}
+		LISTEN decided`))(t)
 }
 
 // awaitDecision waits for the next decision.
 func (s *site) awaitDecision(t *testing.T) {
 	t.Helper()
-	if _, err := s.db.WaitForNotification(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(s.db.WaitForNotification(t.Context()))(t)
 }
 
 // value returns a value in the database.
 func (s *site) value(t *testing.T, query string, args ...any) (value string) {
 	t.Helper()
-	if err := s.db.QueryRow(t.Context(), query, args...).Scan(&value); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, s.db.QueryRow(t.Context(), query, args...).Scan(&value))
 	return value
 }
 
@@ -213,9 +197,7 @@ func (s *site) calls(operation string) int {
 // open opens a Check URL on a phone.
 func (s *site) open(t *testing.T, checkURL string) {
 	t.Helper()
-	if _, err := s.service.Device().Open(t.Context(), checkURL); err != nil {
-		t.Fatal(err)
-	}
+	must(s.service.Device().Open(t.Context(), checkURL))(t)
 }
 
 // browser is an HTTP client with its own cookies that does not follow redirects.
@@ -261,20 +243,14 @@ func (b *browser) get(path string) reply {
 
 func (b *browser) do(method, url, body string) reply {
 	b.t.Helper()
-	request, err := http.NewRequestWithContext(b.t.Context(), method, url, strings.NewReader(body))
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	request := must(http.NewRequestWithContext(b.t.Context(), method, url, strings.NewReader(body)))(b.t)
 	if b.origin != "" {
 		request.Header.Set("Origin", b.origin)
 	}
 	if b.bearer != "" {
 		request.Header.Set("Authorization", "Bearer "+b.bearer)
 	}
-	response, err := b.client.Do(request)
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	response := must(b.client.Do(request))(b.t)
 	defer response.Body.Close()
 	r := reply{status: response.StatusCode, location: response.Header.Get("Location")}
 	if strings.HasPrefix(response.Header.Get("Content-Type"), "application/json") {
@@ -289,4 +265,17 @@ func (b *browser) do(method, url, body string) reply {
 func (r reply) text(name string) string {
 	text, _ := r.body[name].(string)
 	return text
+}
+
+// noError fails the test if err is not nil.
+func noError(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// must returns v, or fails the test.
+func must[T any](v T, err error) func(testing.TB) T {
+	return func(t testing.TB) T { t.Helper(); noError(t, err); return v }
 }

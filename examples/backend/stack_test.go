@@ -253,9 +253,7 @@ func (l *load) deliver(ctx context.Context, t *testing.T) {
 
 func (l *load) advance(ctx context.Context, t *testing.T, d time.Duration) {
 	t.Helper()
-	if err := l.stack.Service.Advance(ctx, d); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, l.stack.Service.Advance(ctx, d))
 }
 
 // wait waits until left returns 0.

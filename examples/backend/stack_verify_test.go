@@ -21,10 +21,7 @@ import (
 // connect connects to the database of the shop.
 func connect(ctx context.Context, t *testing.T, s *stack.Stack) *pgx.Conn {
 	t.Helper()
-	db, err := pgx.Connect(ctx, s.Postgres.URL())
-	if err != nil {
-		t.Fatal(err)
-	}
+	db := must(pgx.Connect(ctx, s.Postgres.URL()))(t)
 	t.Cleanup(func() { db.Close(context.WithoutCancel(ctx)) })
 	return db
 }
@@ -78,11 +75,8 @@ type signup struct {
 // signups returns all sign-ups.
 func (l *load) signups(ctx context.Context, t *testing.T) []signup {
 	t.Helper()
-	rows, err := l.db.Query(ctx, "SELECT id, phone_number, status, EXISTS (SELECT FROM idverify_checks WHERE reference = s.id), "+
-		"ARRAY(SELECT decision FROM decisions WHERE reference = s.id) FROM signups s")
-	if err != nil {
-		t.Fatal(err)
-	}
+	rows := must(l.db.Query(ctx, "SELECT id, phone_number, status, EXISTS (SELECT FROM idverify_checks WHERE reference = s.id), "+
+		"ARRAY(SELECT decision FROM decisions WHERE reference = s.id) FROM signups s"))(t)
 	signups, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (s signup, err error) {
 		return s, row.Scan(&s.id, &s.number, &s.status, &s.planned, &s.decisions)
 	})
@@ -170,10 +164,7 @@ func (l *load) report(t *testing.T, loaded, total time.Duration) {
 // signIn signs a customer in on the web. It returns the browser.
 func (l *load) signIn(ctx context.Context, t *testing.T) *http.Client {
 	t.Helper()
-	jar, err := cookiejar.New(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	jar := must(cookiejar.New(nil))(t)
 	browser := l.stack.Phone("")
 	browser.Jar = jar
 	var response struct {
@@ -256,10 +247,7 @@ func (l *load) exceedLimit(ctx context.Context, t *testing.T) {
 // verifyAccessLog checks that the log of nginx contains redirects, but not their codes.
 func (l *load) verifyAccessLog(t *testing.T) {
 	t.Helper()
-	log, err := os.ReadFile(filepath.Join(l.stack.Dir, "nginx", "access.log"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	log := must(os.ReadFile(filepath.Join(l.stack.Dir, "nginx", "access.log")))(t)
 	if text := string(log); !strings.Contains(text, "GET /api/redirect -> ") || strings.Contains(text, "?") {
 		t.Error("the access log lacks the redirect, or contains queries, which contain codes")
 	}

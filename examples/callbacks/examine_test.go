@@ -15,22 +15,11 @@ func TestBackend_Examined(t *testing.T) {
 	s := newShop(t)
 	b := s.start(t)
 	b.work()
-	if _, err := b.db.ExecContext(t.Context(), `CREATE TABLE effects (reference text NOT NULL);
-		CREATE TRIGGER effect AFTER UPDATE OF result ON sign_ups BEGIN INSERT INTO effects (reference) VALUES (new.reference); END`); err != nil {
-		t.Fatal(err)
-	}
-	keys, err := receivertest.NewKeys()
-	if err != nil {
-		t.Fatal(err)
-	}
-	keySet, err := signature.NewJWKS(keys.URL(), &signature.JWKSOptions{HTTPClient: keys.Client(), MinRefetch: time.Nanosecond})
-	if err != nil {
-		t.Fatal(err)
-	}
-	verifier, err := signature.NewVerifier(keySet, []string{host}, &signature.VerifierOptions{Now: s.service.Now})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(b.db.ExecContext(t.Context(), `CREATE TABLE effects (reference text NOT NULL);
+		CREATE TRIGGER effect AFTER UPDATE OF result ON sign_ups BEGIN INSERT INTO effects (reference) VALUES (new.reference); END`))(t)
+	keys := must(receivertest.NewKeys())(t)
+	keySet := must(signature.NewJWKS(keys.URL(), &signature.JWKSOptions{HTTPClient: keys.Client(), MinRefetch: time.Nanosecond}))(t)
+	verifier := must(signature.NewVerifier(keySet, []string{host}, &signature.VerifierOptions{Now: s.service.Now}))(t)
 
 	receivertest.Run(t, receivertest.Receiver{
 		Keys:    keys,

@@ -17,11 +17,7 @@ func TestRun_PrintsResults(t *testing.T) {
 	t.Parallel()
 	var out, log bytes.Buffer
 
-	err := runFile(t.Context(), &out, slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})), nil)
-
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, runFile(t.Context(), &out, slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})), nil))
 	if got := out.String(); got != wantOutput {
 		t.Errorf("output = %s, want %s", got, wantOutput)
 	}
@@ -39,23 +35,16 @@ func TestRun_TwiceWithOneFile(t *testing.T) {
 
 	for range 2 {
 		var out bytes.Buffer
-		if err := runFile(t.Context(), &out, slog.New(slog.DiscardHandler), []string{file}); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, runFile(t.Context(), &out, slog.New(slog.DiscardHandler), []string{file}))
 		if got := out.String(); got != wantOutput {
 			t.Errorf("output = %s, want %s", got, wantOutput)
 		}
 	}
 
-	db, err := openDB(t.Context(), file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	db := must(openDB(t.Context(), file))(t)
 	defer db.Close()
 	var processed int
-	if err := db.QueryRowContext(t.Context(), "SELECT count(*) FROM sign_ups WHERE result <> ''").Scan(&processed); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, db.QueryRowContext(t.Context(), "SELECT count(*) FROM sign_ups WHERE result <> ''").Scan(&processed))
 	if processed != 6 {
 		t.Errorf("the file contains %d results, want 6: those of both runs", processed)
 	}

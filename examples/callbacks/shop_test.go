@@ -33,14 +33,8 @@ type running struct {
 // start starts a backend, which stops at the end of the test at the latest.
 func (s *shop) start(t *testing.T) *running {
 	t.Helper()
-	db, err := openDB(t.Context(), s.file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	b, err := newBackend(t.Context(), db, s.service.Client(), &inbox.Options{Now: s.service.Now})
-	if err != nil {
-		t.Fatal(err)
-	}
+	db := must(openDB(t.Context(), s.file))(t)
+	b := must(newBackend(t.Context(), db, s.service.Client(), &inbox.Options{Now: s.service.Now}))(t)
 	s.service.Handle(host, b.handler(s.service.Verifier([]string{host}, nil)))
 	stopWork := func() {}
 	r := &running{backend: b}
@@ -65,38 +59,24 @@ func (r *running) mustSignUp(t *testing.T, number string) (reference, checkURL s
 // await returns the result of a sign-up when it is processed.
 func (r *running) await(t *testing.T, reference string) string {
 	t.Helper()
-	text, err := await(t.Context(), r.backend, reference)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return text
+	return must(await(t.Context(), r.backend, reference))(t)
 }
 
 func (r *running) entry(t *testing.T, reference string) *inbox.Entry {
 	t.Helper()
-	e, err := r.checks.Get(t.Context(), reference)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return e
+	return must(r.checks.Get(t.Context(), reference))(t)
 }
 
 // open opens the Check URL on a phone and waits for the first delivery attempt.
 func (s *shop) open(t *testing.T, checkURL string) {
 	t.Helper()
-	if _, err := s.service.Device().Open(t.Context(), checkURL); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.service.WaitIdle(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(s.service.Device().Open(t.Context(), checkURL))(t)
+	noError(t, s.service.WaitIdle(t.Context()))
 }
 
 func (s *shop) advance(t *testing.T, d time.Duration) {
 	t.Helper()
-	if err := s.service.Advance(t.Context(), d); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, s.service.Advance(t.Context(), d))
 }
 
 // statuses returns the responses to a delivery.

@@ -38,10 +38,7 @@ func TestTutorial(t *testing.T) {
 	if os.Getenv("IDVERIFY_SLOW") == "" {
 		t.Skip("slow: set IDVERIFY_SLOW=1")
 	}
-	text, err := os.ReadFile("../../docs/tutorial.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must(os.ReadFile("../../docs/tutorial.md"))(t)
 	r := newReader(t)
 
 	var block []string // the lines of a code block
@@ -105,9 +102,7 @@ func newReader(t *testing.T) *reader {
 	t.Helper()
 	r := &reader{t: t, dir: t.TempDir(), service: sandboxfake.New(t), addr: strings.Replace(tooltest.ReservedAddress(t), "127.0.0.1", "localhost", 1)}
 	ca := filepath.Join(r.dir, "ca.pem")
-	if err := os.WriteFile(ca, r.service.CACertPEM(), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, os.WriteFile(ca, r.service.CACertPEM(), 0o600))
 	credentials := r.service.Credentials()
 	r.env = append(os.Environ(), "GOWORK=off", "ADDR="+r.addr, "SSL_CERT_FILE="+ca, "IDVERIFY_BASE_URL="+r.service.URL(),
 		"IDVERIFY_CLIENT_ID="+credentials.ClientID, "IDVERIFY_CLIENT_SECRET="+credentials.ClientSecret.Reveal())
@@ -130,24 +125,17 @@ func (r *reader) write(file, before, code string) {
 		r.replace(file, before, strings.TrimLeft(code, "\t")+"\t"+before)
 		return
 	}
-	if err := os.WriteFile(filepath.Join(r.dir, file), []byte(code), 0o600); err != nil {
-		r.t.Fatal(err)
-	}
+	noError(r.t, os.WriteFile(filepath.Join(r.dir, file), []byte(code), 0o600))
 }
 
 func (r *reader) replace(file, from, to string) {
 	r.t.Helper()
 	path := filepath.Join(r.dir, file)
-	text, err := os.ReadFile(path)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	text := must(os.ReadFile(path))(r.t)
 	if n := strings.Count(string(text), from); n != 1 {
 		r.t.Fatalf("%s contains %q %d times, want once", file, from, n)
 	}
-	if err := os.WriteFile(path, []byte(strings.Replace(string(text), from, to, 1)), 0o600); err != nil {
-		r.t.Fatal(err)
-	}
+	noError(r.t, os.WriteFile(path, []byte(strings.Replace(string(text), from, to, 1)), 0o600))
 }
 
 // run runs a command of the page.
@@ -195,15 +183,9 @@ func (r *reader) shell(command string) (stdout string) {
 func (r *reader) initModule() {
 	r.t.Helper()
 	for _, name := range []string{"go.mod", "go.sum"} {
-		text, err := os.ReadFile(name)
-		if err != nil {
-			r.t.Fatal(err)
-		}
+		text := must(os.ReadFile(name))(r.t)
 		if name == "go.mod" {
-			root, err := filepath.Abs("../..")
-			if err != nil {
-				r.t.Fatal(err)
-			}
+			root := must(filepath.Abs("../.."))(r.t)
 			text = regexp.MustCompile(`(?m)^module .*$`).ReplaceAll(text, []byte("module shop"))
 			text = bytes.ReplaceAll(text, []byte("=> ../.."), []byte("=> "+root))
 		}
@@ -214,10 +196,7 @@ func (r *reader) initModule() {
 // require verifies that this module has the modules of the page.
 func (r *reader) require(modules []string) {
 	r.t.Helper()
-	text, err := os.ReadFile("go.mod")
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	text := must(os.ReadFile("go.mod"))(r.t)
 	for _, m := range modules {
 		if !strings.Contains(string(text), "\t"+m+" v") {
 			r.t.Errorf("go.mod does not require %s, which the page gets", m)
@@ -231,9 +210,7 @@ func (r *reader) start() {
 	r.output = new(bytes.Buffer)
 	r.shop = exec.CommandContext(r.t.Context(), filepath.Join(r.dir, "shop"))
 	r.shop.Dir, r.shop.Env, r.shop.Stdout, r.shop.Stderr = r.dir, r.env, r.output, r.output
-	if err := r.shop.Start(); err != nil {
-		r.t.Fatal(err)
-	}
+	noError(r.t, r.shop.Start())
 	ctx, cancel := context.WithTimeout(r.t.Context(), time.Minute)
 	defer cancel()
 	for {
@@ -252,9 +229,7 @@ func (r *reader) start() {
 // stop ends the program as Ctrl-C does, and returns its output.
 func (r *reader) stop() string {
 	r.t.Helper()
-	if err := r.shop.Process.Signal(os.Interrupt); err != nil {
-		r.t.Fatal(err)
-	}
+	noError(r.t, r.shop.Process.Signal(os.Interrupt))
 	if err := r.shop.Wait(); err != nil {
 		r.t.Errorf("the program ends with %v:\n%s", err, r.output)
 	}
@@ -267,10 +242,7 @@ func (r *reader) signIn() {
 	r.t.Helper()
 	for number, want := range map[string]string{"+44 7700 900 012": "Signed in: 447700900012\n", "+44 7700 900 013": "<!doctype html>"} {
 		browser := r.service.Device().Client()
-		response, err := browser.PostForm("http://"+r.addr+"/start", url.Values{"number": {number}})
-		if err != nil {
-			r.t.Fatal(err)
-		}
+		response := must(browser.PostForm("http://"+r.addr+"/start", url.Values{"number": {number}}))(r.t)
 		page, err := io.ReadAll(response.Body)
 		response.Body.Close()
 		if err != nil || response.StatusCode != http.StatusOK || !strings.HasPrefix(string(page), want) {

@@ -283,10 +283,7 @@ func (b *browser) do(method, url, body string, header http.Header) view {
 }
 
 // get opens a URL and follows redirects.
-func (b *browser) get(url string) view {
-	b.t.Helper()
-	return b.do(http.MethodGet, url, "", nil)
-}
+func (b *browser) get(url string) view { b.t.Helper(); return b.do(http.MethodGet, url, "", nil) }
 
 // post submits the form.
 func (b *browser) post(number string, header http.Header) view {
