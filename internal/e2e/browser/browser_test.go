@@ -105,11 +105,21 @@ func findBrowser() string {
 func (p *program) trust() chromedp.ExecAllocatorOption {
 	p.t.Helper()
 	transport := p.http.Transport.(*http.Transport)
-	conn, err := tls.Dial("tcp", strings.TrimPrefix(p.URL, "https://"), transport.TLSClientConfig)
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	conn := must(tls.Dial("tcp", strings.TrimPrefix(p.URL, "https://"), transport.TLSClientConfig))(p.t)
 	defer conn.Close()
 	hash := sha256.Sum256(conn.ConnectionState().PeerCertificates[0].RawSubjectPublicKeyInfo)
 	return chromedp.Flag("ignore-certificate-errors-spki-list", base64.StdEncoding.EncodeToString(hash[:]))
+}
+
+// noError fails the test if err is not nil.
+func noError(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// must returns v, or fails the test.
+func must[T any](v T, err error) func(testing.TB) T {
+	return func(t testing.TB) T { t.Helper(); noError(t, err); return v }
 }

@@ -282,10 +282,7 @@ func (p *program) timeline(checkID string) []event {
 }
 
 // awaitAttempts waits until no attempt of a check is in flight.
-func (p *program) awaitAttempts(check) {
-	p.t.Helper()
-	control[any](p, http.MethodPost, "idle", nil)
-}
+func (p *program) awaitAttempts(check) { p.t.Helper(); control[any](p, http.MethodPost, "idle", nil) }
 
 // view shows a view of the page.
 func (p *page) view(name string) {

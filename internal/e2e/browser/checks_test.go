@@ -131,8 +131,7 @@ func (p *page) waitTimeline(kind string) {
 
 func TestChecks_Create(t *testing.T) {
 	t.Parallel()
-	p := start(t)
-	pg := open(t, p)
+	p, pg := startOpen(t)
 
 	for _, row := range []struct{ product, version, preset, want string }{
 		{"phone_check", "v0.1", "12", "COMPLETED match=true"},
@@ -201,8 +200,7 @@ func TestChecks_CreateFields(t *testing.T) {
 
 func TestChecks_CreateShowsServiceError(t *testing.T) {
 	t.Parallel()
-	p := start(t)
-	pg := open(t, p)
+	p, pg := startOpen(t)
 	pg.fill("#create-callback", "http://user@127.0.0.1:9/")
 
 	pg.clickSends("#create-submit", "POST", "checks")
@@ -222,8 +220,7 @@ func TestChecks_CreateShowsServiceError(t *testing.T) {
 // The field accepts what the Go client accepts, and marks any other number before it is sent.
 func TestChecks_Number(t *testing.T) {
 	t.Parallel()
-	p := start(t)
-	pg := open(t, p)
+	p, pg := startOpen(t)
 	pg.click("[data-action=preset]")
 
 	for i, row := range []struct{ text, want, fault string }{
@@ -303,10 +300,7 @@ func TestChecks_FollowRedirect(t *testing.T) {
 	client := p.client(idverify.WithVersions(idverify.Versions{PhoneCheck: "v0.2"}))
 	pg := open(t, p)
 	for _, follow := range []bool{true, false} {
-		c, err := client.PhoneChecks.Create(t.Context(), idverify.PhoneCheckParams{PhoneNumber: "447700900012", RedirectURL: r.redirectURL})
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := must(client.PhoneChecks.Create(t.Context(), idverify.PhoneCheckParams{PhoneNumber: "447700900012", RedirectURL: r.redirectURL}))(t)
 		pg.selectCheck(c.CheckID)
 		if pg.checked("#open-follow") != follow {
 			pg.click("#open-follow")
@@ -324,9 +318,7 @@ func TestChecks_FollowRedirect(t *testing.T) {
 			t.Fatalf("redirect: %v %+v, want a verified one of check %s", back.err, back.message, c.CheckID)
 		}
 		// The exchange happens elsewhere, and the page shows it.
-		if _, err := client.PhoneChecks.Complete(t.Context(), c.CheckID, back.message.Query.Get("code")); err != nil {
-			t.Fatal(err)
-		}
+		must(client.PhoneChecks.Complete(t.Context(), c.CheckID, back.message.Query.Get("code")))(t)
 		pg.waitTimeline("exchanged")
 		pg.waitTimeline("completed")
 	}

@@ -33,10 +33,7 @@ const clickable = `(async selector => {
 
 // click clicks the first visible element that matches a selector, with the mouse, and returns the
 // number of requests before it. TestPage_ClicksEveryButton finds the selectors of all calls.
-func (p *page) click(selector string) (mark int) {
-	p.t.Helper()
-	return p.pick(selector)
-}
+func (p *page) click(selector string) (mark int) { p.t.Helper(); return p.pick(selector) }
 
 // pick is click for a selector that is not a constant. It clicks again if the element moved before
 // the mouse reached it.

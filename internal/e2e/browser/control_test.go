@@ -41,8 +41,7 @@ func TestClock_Advance(t *testing.T) {
 
 func TestClock_Dates(t *testing.T) {
 	t.Parallel()
-	p := start(t)
-	pg := open(t, p)
+	p, pg := startOpen(t)
 	pg.view("control")
 	mark := pg.mark()
 
@@ -58,15 +57,10 @@ func TestKeys_Rotate(t *testing.T) {
 	t.Parallel()
 	p := start(t)
 	published := func() (ids []string) {
-		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, p.URL+"/.well-known/jwks.json", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		request := must(http.NewRequestWithContext(t.Context(), http.MethodGet, p.URL+"/.well-known/jwks.json", nil))(t)
 		_, body := p.do(request)
 		var set struct{ Keys []struct{ Kid string } }
-		if err := json.Unmarshal(body, &set); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, json.Unmarshal(body, &set))
 		for _, key := range set.Keys {
 			ids = append(ids, key.Kid)
 		}
@@ -120,8 +114,7 @@ func TestReset(t *testing.T) {
 
 func TestControl_CopiesCredentials(t *testing.T) {
 	t.Parallel()
-	p := start(t)
-	pg := open(t, p)
+	p, pg := startOpen(t)
 	pg.allowClipboard()
 	pg.view("control")
 

@@ -26,10 +26,7 @@ func (p *program) shell(command string) string {
 	tooltest.Require(t, tooltest.Installed("curl"), "run script/setup interop, which installs curl")
 	cmd := exec.CommandContext(t.Context(), "sh", "-ec", command)
 	cmd.Dir = t.TempDir()
-	token, err := p.client().Token(t.Context(), idverify.Scope("phone_check"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	token := must(p.client().Token(t.Context(), idverify.Scope("phone_check")))(t)
 	cmd.Env = append(os.Environ(), "CA="+p.CAFile, "TOKEN="+token.AccessToken)
 	output, err := cmd.CombinedOutput()
 	if err != nil {
@@ -45,12 +42,8 @@ func pass(t *testing.T, sources []string) {
 	writeModule(t, dir)
 	for i, source := range sources {
 		pkg := filepath.Join(dir, fmt.Sprintf("shop%d", i))
-		if err := os.Mkdir(pkg, 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(filepath.Join(pkg, "shop_test.go"), []byte(source), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, os.Mkdir(pkg, 0o755))
+		noError(t, os.WriteFile(filepath.Join(pkg, "shop_test.go"), []byte(source), 0o644))
 	}
 	cmd := exec.CommandContext(t.Context(), "go", "test", "-count=1", "-v", "./...")
 	cmd.Dir = dir

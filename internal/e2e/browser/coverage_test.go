@@ -71,18 +71,11 @@ func TestPage_ClicksEveryButton(t *testing.T) {
 // clickedSelectors returns the constant selectors that the tests of this package click.
 func clickedSelectors(t *testing.T) (selectors []string) {
 	t.Helper()
-	entries, err := os.ReadDir(".")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, entry := range entries {
+	for _, entry := range must(os.ReadDir("."))(t) {
 		if !strings.HasSuffix(entry.Name(), "_test.go") {
 			continue
 		}
-		file, err := parser.ParseFile(token.NewFileSet(), entry.Name(), nil, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		file := must(parser.ParseFile(token.NewFileSet(), entry.Name(), nil, 0))(t)
 		ast.Inspect(file, func(node ast.Node) bool {
 			if literal := clickedLiteral(node); literal != nil {
 				selector, _ := strconv.Unquote(literal.Value)
@@ -169,8 +162,7 @@ func (p *page) screenshots(name string) {
 // A screen reader announces errors and the state of the connection.
 func TestAccessibility_Announces(t *testing.T) {
 	t.Parallel()
-	p := start(t)
-	pg := open(t, p)
+	_, pg := startOpen(t)
 
 	for selector, want := range map[string]string{"#error": "alert", "#connection": "status", "#notice": "status"} {
 		got := evaluate[string](pg, fmt.Sprintf("(e => e.role || (e.ariaLive === 'polite' ? 'status' : e.ariaLive))(document.querySelector(%s))", quote(selector)))

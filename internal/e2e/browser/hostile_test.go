@@ -22,8 +22,7 @@ var hostile = []string{
 
 func TestHostile_Checks(t *testing.T) {
 	t.Parallel()
-	p := start(t)
-	pg := open(t, p)
+	p, pg := startOpen(t)
 	client := p.client()
 
 	for i, text := range hostile {
@@ -55,8 +54,7 @@ func TestHostile_Checks(t *testing.T) {
 
 func TestHostile_Requests(t *testing.T) {
 	t.Parallel()
-	p := start(t)
-	pg := open(t, p)
+	p, pg := startOpen(t)
 	for _, text := range hostile {
 		request := httptest.NewRequest(http.MethodGet, "https://x/", nil)
 		request.RequestURI = ""

@@ -52,8 +52,7 @@ func TestLayout_ChecksOnPhone(t *testing.T) {
 // The result is on the screen even if the button that opens the check is at its lower edge.
 func TestLayout_OpenResult(t *testing.T) {
 	t.Parallel()
-	p := start(t)
-	pg := open(t, p)
+	p, pg := startOpen(t)
 	for _, width := range []int64{1280, 390} {
 		c := p.phoneCheck("http://127.0.0.1:9/")
 		pg.selectCheck(c.CheckID)
@@ -75,8 +74,7 @@ func TestLayout_OpenResult(t *testing.T) {
 // The tiles are below each other without holes.
 func TestLayout_Tiles(t *testing.T) {
 	t.Parallel()
-	p := start(t)
-	pg := open(t, p)
+	_, pg := startOpen(t)
 	pg.view("control")
 	pg.waitText("#keys-list", "signs messages")
 	for _, width := range []int64{1800, 1280, 1000, 390} {
@@ -125,8 +123,7 @@ func TestLayout_SharedStyle(t *testing.T) {
 // The state of the connection is on the right, with and without the navigation.
 func TestLayout_StateOnTheRight(t *testing.T) {
 	t.Parallel()
-	p := start(t)
-	pg := open(t, p)
+	_, pg := startOpen(t)
 	pg.permit("401") // of a refresh during the sign-out
 	for _, view := range []string{"checks", "signin"} {
 		if view == "signin" {
@@ -143,8 +140,7 @@ func TestLayout_StateOnTheRight(t *testing.T) {
 // A new user finds the credentials from the empty list.
 func TestLayout_EmptyList(t *testing.T) {
 	t.Parallel()
-	p := start(t)
-	pg := open(t, p)
+	_, pg := startOpen(t)
 	pg.waitText("#checks-empty", "No checks yet")
 
 	pg.click("#checks-empty a")

@@ -18,10 +18,7 @@ func TestLive_ShowsChanges(t *testing.T) {
 	pg.waitFor(`!document.querySelector("#checks-empty").hidden`)
 	evaluate[bool](pg, `window.sameDocument = true`)
 
-	c, err := p.client().PhoneChecks.Create(t.Context(), idverify.PhoneCheckParams{PhoneNumber: "447700900012", CallbackURL: r.url})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must(p.client().PhoneChecks.Create(t.Context(), idverify.PhoneCheckParams{PhoneNumber: "447700900012", CallbackURL: r.url}))(t)
 	pg.selectCheck(c.CheckID)
 	pg.waitText(`#checks-body tr[data-id="`+c.CheckID+`"]`, "ACCEPTED")
 	pg.waitFor(`/^[0-2]:\d\d$/.test(document.querySelector('#checks-body tr[data-id="` + c.CheckID + `"] [data-due]').innerText)`)
@@ -113,8 +110,7 @@ func TestKeyboard_Dialogs(t *testing.T) {
 
 func TestPage_Navigation(t *testing.T) {
 	t.Parallel()
-	p := start(t)
-	pg := open(t, p)
+	_, pg := startOpen(t)
 	shows := func(view string) {
 		t.Helper()
 		pg.waitFor(`document.querySelector("#view-` + view + `").checkVisibility() && document.querySelector("#nav-` + view + `").ariaCurrent === "page" && document.querySelectorAll(".view:not([hidden])").length === 1`)
@@ -138,8 +134,7 @@ func TestPage_Navigation(t *testing.T) {
 // The first stop of the Tab key skips the navigation.
 func TestKeyboard_Skip(t *testing.T) {
 	t.Parallel()
-	p := start(t)
-	pg := open(t, p)
+	_, pg := startOpen(t)
 	pg.do(chromedp.KeyEvent(kb.Tab))
 	if got := evaluate[string](pg, `document.activeElement.dataset.action ?? ""`); got != "skip" {
 		t.Errorf("the first Tab stop is %q, want the link that skips the navigation", got)
@@ -155,9 +150,7 @@ func TestRequests_Filter(t *testing.T) {
 	p := start(t)
 	client := p.client()
 	for _, number := range []string{"447700900012", "447700900013"} {
-		if _, err := client.PhoneChecks.Create(t.Context(), idverify.PhoneCheckParams{PhoneNumber: number}); err != nil {
-			t.Fatal(err)
-		}
+		must(client.PhoneChecks.Create(t.Context(), idverify.PhoneCheckParams{PhoneNumber: number}))(t)
 	}
 	client.PhoneChecks.Get(t.Context(), "8c7e5f0e-0000-4000-8000-000000000000")
 	pg := open(t, p)

@@ -94,10 +94,7 @@ func TestPage_Load(t *testing.T) {
 	const checks = 10_000
 	duration := 5 * time.Second
 	if text := os.Getenv("IDVERIFY_BROWSER_LOAD"); text != "" {
-		var err error
-		if duration, err = time.ParseDuration(text); err != nil {
-			t.Fatal(err)
-		}
+		duration = must(time.ParseDuration(text))(t)
 	}
 	p := start(t)
 	client := p.client()

@@ -27,10 +27,7 @@ type page struct {
 
 // newPage opens an empty tab. When the test ends, it fails if the page logged an error, violated
 // its content security policy, or sent a request to another host than the program's.
-func newPage(t *testing.T, p *program) *page {
-	t.Helper()
-	return newPageIn(t, sharedBrowser(t, p), p)
-}
+func newPage(t *testing.T, p *program) *page { t.Helper(); return newPageIn(t, sharedBrowser(t, p), p) }
 
 // newPageIn opens an empty tab in a browser.
 func newPageIn(t *testing.T, in context.Context, p *program) *page {
@@ -67,6 +64,13 @@ func open(t *testing.T, p *program) *page {
 	return pg
 }
 
+// startOpen runs the program, and opens its page.
+func startOpen(t *testing.T, args ...string) (*program, *page) {
+	t.Helper()
+	p := start(t, args...)
+	return p, open(t, p)
+}
+
 // run runs an action. The test fails after an error or the timeout.
 func run[T any](p *page, action chromedp.Action[T]) T {
 	p.t.Helper()
@@ -98,10 +102,7 @@ func evaluate[T any](p *page, script string) T {
 }
 
 // navigate opens a URL.
-func (p *page) navigate(url string) {
-	p.t.Helper()
-	p.do(chromedp.Navigate(url))
-}
+func (p *page) navigate(url string) { p.t.Helper(); p.do(chromedp.Navigate(url)) }
 
 // until waits until a JavaScript expression is true and returns its value. chromedp.Poll would
 // compile the expression, which the content security policy of the page forbids. A navigation that
@@ -130,10 +131,7 @@ func until[T any](p *page, expression string) T {
 }
 
 // waitFor waits until a JavaScript expression is true.
-func (p *page) waitFor(expression string) {
-	p.t.Helper()
-	until[bool](p, "!!("+expression+")")
-}
+func (p *page) waitFor(expression string) { p.t.Helper(); until[bool](p, "!!("+expression+")") }
 
 // waitText waits until the text of an element contains a string.
 func (p *page) waitText(selector, text string) {
@@ -208,7 +206,5 @@ const settled = `new Promise(requestAnimationFrame).then(() => Promise.allSettle
 func (p *page) screenshot(name string) {
 	p.t.Helper()
 	evaluate[bool](p, settled+".then(() => (scrollTo(0, 0), true))")
-	if err := os.WriteFile(filepath.Join(p.t.ArtifactDir(), name+".png"), run(p, chromedp.FullScreenshot(100)), 0o644); err != nil {
-		p.t.Fatal(err)
-	}
+	noError(p.t, os.WriteFile(filepath.Join(p.t.ArtifactDir(), name+".png"), run(p, chromedp.FullScreenshot(100)), 0o644))
 }

@@ -91,10 +91,7 @@ func TestPhonePage_Redirect(t *testing.T) {
 	t.Parallel()
 	p := start(t)
 	r := newReceiver(t, p)
-	c, err := p.client(idverify.WithVersions(idverify.Versions{PhoneCheck: "v0.2"})).PhoneChecks.Create(t.Context(), idverify.PhoneCheckParams{PhoneNumber: "447700900012", RedirectURL: r.redirectURL})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must(p.client(idverify.WithVersions(idverify.Versions{PhoneCheck: "v0.2"})).PhoneChecks.Create(t.Context(), idverify.PhoneCheckParams{PhoneNumber: "447700900012", RedirectURL: r.redirectURL}))(t)
 	pg := openPhone(t, p, p.newest().OpenURL)
 	pg.permit(r.origin)
 
@@ -162,10 +159,7 @@ func TestPhonePage_FlagWithoutNavigation(t *testing.T) {
 func TestCAPage_Downloads(t *testing.T) {
 	t.Parallel()
 	p := startFresh(t) // nobody must install a CA whose key is public
-	want, err := os.ReadFile(p.CAFile)
-	if err != nil {
-		t.Fatal(err)
-	}
+	want := must(os.ReadFile(p.CAFile))(t)
 	block, _ := pem.Decode(want)
 	pg := newPageIn(t, newBrowser(t, p.trust()), p)
 	pg.navigate(p.URL + "/_sandbox/ca")
@@ -209,11 +203,7 @@ func (p *page) clickDownloads(selector string) []byte {
 	p.pick(selector)
 	select {
 	case path := <-done:
-		content, err := os.ReadFile(path)
-		if err != nil {
-			p.t.Fatal(err)
-		}
-		return content
+		return must(os.ReadFile(path))(p.t)
 	case <-ctx.Done():
 		p.t.Fatalf("%s downloads nothing", selector)
 		return nil

@@ -90,10 +90,7 @@ func (p *program) stop() {
 // newHTTPClient returns a client that trusts the program's CA certificate.
 func (p *program) newHTTPClient() *http.Client {
 	p.t.Helper()
-	cert, err := os.ReadFile(p.CAFile)
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	cert := must(os.ReadFile(p.CAFile))(p.t)
 	roots := x509.NewCertPool()
 	if !roots.AppendCertsFromPEM(cert) {
 		p.t.Fatal("the CA file contains no certificate")
@@ -106,21 +103,13 @@ func (p *program) newHTTPClient() *http.Client {
 // client returns a client of the service. It does not retry.
 func (p *program) client(opts ...idverify.Option) *idverify.Client {
 	p.t.Helper()
-	c, err := idverify.NewClient(p.URL, p.Project.secret(), append([]idverify.Option{idverify.WithHTTPClient(p.http), idverify.WithRetry(idverify.RetryPolicy{MaxAttempts: 1})}, opts...)...)
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	return c
+	return must(idverify.NewClient(p.URL, p.Project.secret(), append([]idverify.Option{idverify.WithHTTPClient(p.http), idverify.WithRetry(idverify.RetryPolicy{MaxAttempts: 1})}, opts...)...))(p.t)
 }
 
 // console returns a client of the console API.
 func (p *program) console() *idverify.Console {
 	p.t.Helper()
-	c, err := idverify.NewConsole(p.URL, p.Workspace.secret(), idverify.WithHTTPClient(p.http))
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	return c
+	return must(idverify.NewConsole(p.URL, p.Workspace.secret(), idverify.WithHTTPClient(p.http)))(p.t)
 }
 
 // control calls an operation of the control plane and returns the response. A body is sent as JSON.
@@ -128,16 +117,10 @@ func control[T any](p *program, method, operation string, body any) T {
 	p.t.Helper()
 	var content io.Reader
 	if body != nil {
-		text, err := json.Marshal(body)
-		if err != nil {
-			p.t.Fatal(err)
-		}
+		text := must(json.Marshal(body))(p.t)
 		content = bytes.NewReader(text)
 	}
-	request, err := http.NewRequestWithContext(p.t.Context(), method, p.URL+"/_sandbox/"+operation, content)
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	request := must(http.NewRequestWithContext(p.t.Context(), method, p.URL+"/_sandbox/"+operation, content))(p.t)
 	request.Header.Set("Authorization", "Bearer "+p.Token)
 	request.Header.Set("Content-Type", "application/json")
 	status, text := p.do(request)
@@ -156,14 +139,9 @@ func control[T any](p *program, method, operation string, body any) T {
 // do sends a request and returns the status and body of the response.
 func (p *program) do(request *http.Request) (status int, body []byte) {
 	p.t.Helper()
-	response, err := p.http.Do(request)
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	response := must(p.http.Do(request))(p.t)
 	defer response.Body.Close()
-	if body, err = io.ReadAll(response.Body); err != nil {
-		p.t.Fatal(err)
-	}
+	body = must(io.ReadAll(response.Body))(p.t)
 	return response.StatusCode, body
 }
 

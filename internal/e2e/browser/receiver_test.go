@@ -28,18 +28,12 @@ type message struct {
 // newReceiver starts a receiver of messages of p that runs until the test ends.
 func newReceiver(t *testing.T, p *program) *receiver {
 	t.Helper()
-	keys, err := p.client().NewJWKS(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	keys := must(p.client().NewJWKS(nil))(t)
 	// With a large clock skew, a copy of a callback is rejected as a replay, however late it arrives.
-	verifier, err := signature.NewVerifier(keys, []string{"127.0.0.1:*"}, &signature.VerifierOptions{
+	verifier := must(signature.NewVerifier(keys, []string{"127.0.0.1:*"}, &signature.VerifierOptions{
 		ClockSkew: time.Hour,
 		Replay:    signature.NewMemoryReplayStore(0),
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	r := &receiver{got: make(chan message, 64)}
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /callbacks", func(w http.ResponseWriter, request *http.Request) {

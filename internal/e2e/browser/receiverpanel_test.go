@@ -20,8 +20,7 @@ import (
 func TestReceiverPanel(t *testing.T) {
 	skipSlow(t)
 	t.Parallel()
-	p := start(t)
-	pg := open(t, p)
+	p, pg := startOpen(t)
 	pg.allowClipboard()
 	pg.view("receiver")
 	pg.click("#receiver-show-program")
@@ -68,10 +67,7 @@ func TestReceiverPanel(t *testing.T) {
 // freePort returns a port on which nothing listens.
 func freePort(t *testing.T) int {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	listener := must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer listener.Close()
 	return listener.Addr().(*net.TCPAddr).Port
 }
@@ -84,9 +80,7 @@ func runReceiver(t *testing.T, command string, inModule bool) (line func() strin
 	cmd.Dir = t.TempDir()
 	own := []string{"receiver.mjs", "receiver.py"} // files of the user
 	for _, name := range own {
-		if err := os.WriteFile(filepath.Join(cmd.Dir, name), []byte("mine"), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, os.WriteFile(filepath.Join(cmd.Dir, name), []byte("mine"), 0o600))
 	}
 	if inModule {
 		writeModule(t, cmd.Dir)
@@ -117,27 +111,18 @@ func runReceiver(t *testing.T, command string, inModule bool) (line func() strin
 // writeModule writes the files of a module that uses this repository, and the same other modules.
 func writeModule(t *testing.T, dir string) {
 	t.Helper()
-	root, err := filepath.Abs("../../..")
-	if err != nil {
-		t.Fatal(err)
-	}
+	root := must(filepath.Abs("../../.."))(t)
 	for _, name := range []string{"go.mod", "go.sum"} {
-		content, err := os.ReadFile(filepath.Join(root, name))
-		if err != nil {
-			t.Fatal(err)
-		}
+		content := must(os.ReadFile(filepath.Join(root, name)))(t)
 		text := strings.Replace(string(content), "module github.com/idverify/idverify-go\n", "module shop.example.com\n\nrequire github.com/idverify/idverify-go v0.0.0\n\nreplace github.com/idverify/idverify-go => "+root+"\n", 1)
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644))
 	}
 }
 
 // A forged callback does not affect the callbacks of other checks.
 func TestReceiverPanel_ForgesOneCallback(t *testing.T) {
 	t.Parallel()
-	p := start(t)
-	pg := open(t, p)
+	p, pg := startOpen(t)
 	pg.view("receiver")
 	pg.fill("#receiver-port", fmt.Sprint(freePort(t)))
 	control[any](p, http.MethodPost, "faults", json.RawMessage(`{"match":{"operation":"phone_check.create"},"faults":[{"status":500}]}`))
@@ -193,8 +178,7 @@ func TestReceiverPanel_Result(t *testing.T) {
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
-			p := start(t)
-			pg := open(t, p)
+			p, pg := startOpen(t)
 			pg.view("receiver")
 			pg.fill("#receiver-port", fmt.Sprint(freePort(t)))
 			pg.clickSends("#receiver-create", "POST", "checks")

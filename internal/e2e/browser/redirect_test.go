@@ -83,10 +83,7 @@ type arrived struct {
 // redirectReceivers starts two receivers, for http and https, of the redirects of p to any host.
 func redirectReceivers(t *testing.T, p *program) (got chan arrived, plain, secure string) {
 	t.Helper()
-	keys, err := p.client().NewJWKS(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	keys := must(p.client().NewJWKS(nil))(t)
 	got = make(chan arrived, 16)
 	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !r.URL.Query().Has("check_id") { // of the browser itself, whose other hosts are mapped too

@@ -13,8 +13,7 @@ import (
 
 func TestSession_HidesToken(t *testing.T) {
 	t.Parallel()
-	p := start(t)
-	pg := open(t, p)
+	p, pg := startOpen(t)
 
 	if got := pg.url(); strings.Contains(got, p.Token) || strings.Contains(got, "token") {
 		t.Errorf("the address bar shows %s, want no token", got)
@@ -102,8 +101,7 @@ func TestSession_WrongToken(t *testing.T) {
 
 func TestSession_SignOut(t *testing.T) {
 	t.Parallel()
-	p := start(t)
-	pg := open(t, p)
+	_, pg := startOpen(t)
 	pg.permit("401")
 	pg.view("control")
 
@@ -120,13 +118,9 @@ func TestSession_SignOut(t *testing.T) {
 // After a restart, the control token is another one.
 func TestSession_ServerRestarts(t *testing.T) {
 	t.Parallel()
-	p := start(t)
-	pg := open(t, p)
+	p, pg := startOpen(t)
 	pg.permit("401", "ERR_", "net::")
-	u, err := url.Parse(p.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
+	u := must(url.Parse(p.URL))(t)
 
 	p.stop()
 	pg.waitFor(`document.querySelector("#connection").dataset.state === "disconnected"`)
@@ -157,7 +151,4 @@ func (t *traffic) sentRequests() []request {
 }
 
 // url returns the URL of the page.
-func (p *page) url() string {
-	p.t.Helper()
-	return evaluate[string](p, "location.href")
-}
+func (p *page) url() string { p.t.Helper(); return evaluate[string](p, "location.href") }

@@ -169,10 +169,7 @@ func (s *shop) redirectOf(t *testing.T, checkURL string) string {
 	t.Helper()
 	client := s.service.HTTPClient()
 	client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
-	response, err := client.Get(checkURL)
-	if err != nil {
-		t.Fatal(err)
-	}
+	response := must(client.Get(checkURL))(t)
 	defer response.Body.Close()
 	return response.Header.Get("Location")
 }

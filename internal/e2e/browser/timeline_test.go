@@ -109,9 +109,7 @@ func TestTimeline_Save(t *testing.T) {
 	saved := pg.clickDownloads("#save-timeline")
 
 	file := filepath.Join(t.TempDir(), "saved.html")
-	if err := os.WriteFile(file, saved, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, os.WriteFile(file, saved, 0o600))
 	offline := openFile(t, p, file)
 	for _, want := range []string{ended.CheckID, "created", "callback attempt 1"} {
 		if got := offline.text("main"); !strings.Contains(got, want) {

@@ -88,9 +88,7 @@ func (w *world) storm(t *testing.T, random *rand.Rand, s storm) {
 	clock.Go(func() { w.runClock(ctx, t) })
 	for opened := w.openedChecks(); opened < w.size; opened = w.openedChecks() {
 		if s.crashDatabase != nil && opened > w.size/2 {
-			if err := s.crashDatabase(); err != nil {
-				t.Fatal(err)
-			}
+			noError(t, s.crashDatabase())
 			t.Logf("the database has crashed after %v", time.Since(begin))
 			s.crashDatabase = nil
 		}
@@ -134,14 +132,9 @@ func (w *world) recoverAll(t *testing.T, db *sql.DB) {
 	begin := time.Now()
 	var open, waiting int
 	for time.Since(begin) < 3*time.Minute {
-		if err := w.advance(t.Context(), 20*time.Second); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, w.advance(t.Context(), 20*time.Second))
 		for _, p := range w.backends {
-			response, err := w.network.Post(*p.url.Load()+"/reconcile", "", nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			response := must(w.network.Post(*p.url.Load()+"/reconcile", "", nil))(t)
 			response.Body.Close()
 			if response.StatusCode != http.StatusOK {
 				t.Errorf("Reconcile: %s after the crashes have ended", response.Status)
@@ -149,9 +142,7 @@ func (w *world) recoverAll(t *testing.T, db *sql.DB) {
 		}
 		row := db.QueryRowContext(t.Context(), "SELECT (SELECT count(*) FROM idverify_checks WHERE status IS NULL), "+
 			"(SELECT count(*) FROM idverify_checks WHERE status IS NOT NULL AND reference NOT IN (SELECT reference FROM effects))")
-		if err := row.Scan(&open, &waiting); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, row.Scan(&open, &waiting))
 		if open == 0 && waiting == 0 {
 			t.Logf("recovered in %v", time.Since(begin))
 			return
@@ -163,38 +154,38 @@ func (w *world) recoverAll(t *testing.T, db *sql.DB) {
 
 func openDatabase(t *testing.T, driver, source string, d inbox.Dialect) *sql.DB {
 	t.Helper()
-	db, err := sql.Open(driver, source)
-	if err != nil {
-		t.Fatal(err)
-	}
+	db := must(sql.Open(driver, source))(t)
 	t.Cleanup(func() { db.Close() })
-	if err := inbox.Migrate(t.Context(), db, d); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, inbox.Migrate(t.Context(), db, d))
 	for _, statement := range []string{
 		"CREATE TABLE sign_ups (reference text PRIMARY KEY)",
 		// The reference is not unique, so that a second effect would be stored.
 		"CREATE TABLE effects (reference text NOT NULL, job_id bigint UNIQUE)",
 	} {
-		if _, err := db.ExecContext(t.Context(), statement); err != nil {
-			t.Fatal(err)
-		}
+		must(db.ExecContext(t.Context(), statement))(t)
 	}
 	return db
 }
 
 func migrateRiver(t *testing.T, source string) {
 	t.Helper()
-	pool, err := pgxpool.New(t.Context(), source)
-	if err != nil {
-		t.Fatal(err)
-	}
+	pool := must(pgxpool.New(t.Context(), source))(t)
 	defer pool.Close()
-	migrator, err := rivermigrate.New(riverpgxv5.New(pool), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	migrator := must(rivermigrate.New(riverpgxv5.New(pool), nil))(t)
 	if _, err := migrator.Migrate(t.Context(), rivermigrate.DirectionUp, nil); err != nil {
 		t.Fatal(fmt.Errorf("migrate River: %w", err))
 	}
+}
+
+// noError fails the test if err is not nil.
+func noError(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// must returns v, or fails the test.
+func must[T any](v T, err error) func(testing.TB) T {
+	return func(t testing.TB) T { t.Helper(); noError(t, err); return v }
 }

@@ -30,10 +30,7 @@ func TestInbox_FlowsCrashOnSQLite(t *testing.T) {
 
 func runFlows(t *testing.T, source string, crash func() error) {
 	t.Helper()
-	store, err := openFlows(t.Context(), source)
-	if err != nil {
-		t.Fatal(err)
-	}
+	store := must(openFlows(t.Context(), source))(t)
 	killtest.Run(t, store, source, crash)
 }
 

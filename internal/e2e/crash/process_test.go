@@ -67,10 +67,7 @@ func (p *process) kill() {
 // startBackends starts n processes and ends them with the test.
 func (w *world) startBackends(t *testing.T, n int, c config) {
 	t.Helper()
-	log, err := os.Create(t.ArtifactDir() + "/backend.log")
-	if err != nil {
-		t.Fatal(err)
-	}
+	log := must(os.Create(t.ArtifactDir() + "/backend.log"))(t)
 	t.Cleanup(func() { log.Close() })
 	credentials := w.service.Credentials()
 	c.ServiceURL, c.CA, c.CallbackURL, c.Control = w.service.URL(), w.service.CACertPEM(), w.callbackURL, w.control.URL

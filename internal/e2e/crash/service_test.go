@@ -112,11 +112,7 @@ func (w *world) nextSignUp() signUp {
 }
 
 // openedChecks returns the number of checks whose Check URL was opened, and of SIMChecks.
-func (w *world) openedChecks() int64 {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return int64(len(w.opened))
-}
+func (w *world) openedChecks() int64 { w.mu.Lock(); defer w.mu.Unlock(); return int64(len(w.opened)) }
 
 // phone opens a Check URL. The phone does so also if the backend is killed meanwhile.
 func (w *world) phone(rw http.ResponseWriter, r *http.Request) {

@@ -106,9 +106,7 @@ type result struct {
 	match, noSIMChange idverify.Verdict
 }
 
-func resultOf(e *inbox.Entry) result {
-	return result{e.Status, e.Match, e.NoSIMChange}
-}
+func resultOf(e *inbox.Entry) result { return result{e.Status, e.Match, e.NoSIMChange} }
 
 // verdict returns the verdict of a field of the wire or of the table.
 func verdict(b *bool) idverify.Verdict {
@@ -160,9 +158,7 @@ func (w *world) created(t *testing.T) map[string]*creation {
 			ReferenceID string `json:"reference_id"`
 			PhoneNumber string `json:"phone_number"`
 		}
-		if err := json.Unmarshal(r.Body, &body); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, json.Unmarshal(r.Body, &body))
 		if created[body.ReferenceID] != nil {
 			t.Errorf("check %s was created twice", body.ReferenceID)
 		}
@@ -190,46 +186,32 @@ func (w *world) entries(t *testing.T, db *sql.DB) map[string]*inbox.Entry {
 		"WHERE c.reference IS NULL OR s.reference IS NULL") {
 		t.Errorf("check %s has no sign-up, or the sign-up has no check", row)
 	}
-	rows, err := db.QueryContext(t.Context(), "SELECT reference, product, coalesce(check_id, ''), coalesce(status, ''), is_match, no_sim_change, source FROM idverify_checks")
-	if err != nil {
-		t.Fatal(err)
-	}
+	rows := must(db.QueryContext(t.Context(), "SELECT reference, product, coalesce(check_id, ''), coalesce(status, ''), is_match, no_sim_change, source FROM idverify_checks"))(t)
 	defer rows.Close()
 	entries := map[string]*inbox.Entry{}
 	for rows.Next() {
 		var e inbox.Entry
 		var match, noSIMChange *bool
-		if err := rows.Scan(&e.Reference, &e.Product, &e.CheckID, &e.Status, &match, &noSIMChange, &e.Source); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, rows.Scan(&e.Reference, &e.Product, &e.CheckID, &e.Status, &match, &noSIMChange, &e.Source))
 		e.Match, e.NoSIMChange = verdict(match), verdict(noSIMChange)
 		entries[e.Reference] = &e
 	}
-	if err := rows.Err(); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, rows.Err())
 	return entries
 }
 
 // query returns the rows of a statement with one column.
 func query(t *testing.T, db *sql.DB, statement string) iter.Seq[string] {
 	return func(yield func(string) bool) {
-		rows, err := db.QueryContext(t.Context(), statement)
-		if err != nil {
-			t.Fatal(err)
-		}
+		rows := must(db.QueryContext(t.Context(), statement))(t)
 		defer rows.Close()
 		for rows.Next() {
 			var r string
-			if err := rows.Scan(&r); err != nil {
-				t.Fatal(err)
-			}
+			noError(t, rows.Scan(&r))
 			if !yield(r) {
 				return
 			}
 		}
-		if err := rows.Err(); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, rows.Err())
 	}
 }

@@ -26,14 +26,10 @@ func TestDocument_GeneratesClient(t *testing.T) {
 			p := start(t)
 			dir := t.TempDir()
 			for _, source := range []string{"connect", row.name} {
-				if err := os.CopyFS(dir, os.DirFS("testdata/"+source)); err != nil {
-					t.Fatal(err)
-				}
+				noError(t, os.CopyFS(dir, os.DirFS("testdata/"+source)))
 			}
 			document, client := filepath.Join(dir, "openapi.json"), filepath.Join(dir, "client.go")
-			if err := os.WriteFile(document, row.document(t), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			noError(t, os.WriteFile(document, row.document(t), 0o600))
 			generate := exec.CommandContext(t.Context(), "go", "tool", "oapi-codegen", "-package", "main", "-generate", "types,client", "-o", client, document)
 			if output, err := generate.CombinedOutput(); err != nil {
 				t.Fatalf("generate the client: %v\n%s", err, output)

@@ -37,9 +37,7 @@ func operations(t *testing.T) map[string]operation {
 	var document struct {
 		Paths map[string]map[string]operation `json:"paths"`
 	}
-	if err := json.Unmarshal(controlDocument(t), &document); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, json.Unmarshal(controlDocument(t), &document))
 	all := make(map[string]operation)
 	for path, item := range document.Paths {
 		for method, o := range item {
@@ -51,22 +49,12 @@ func operations(t *testing.T) map[string]operation {
 }
 
 // controlDocument returns the description of the control plane.
-func controlDocument(t *testing.T) []byte {
-	t.Helper()
-	text, err := os.ReadFile(documentFile)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return text
-}
+func controlDocument(t *testing.T) []byte { t.Helper(); return must(os.ReadFile(documentFile))(t) }
 
 // newValidator returns a validator for a description.
 func newValidator(t *testing.T, text []byte, options ...config.Option) validator.Validator {
 	t.Helper()
-	document, err := libopenapi.NewDocument(text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	document := must(libopenapi.NewDocument(text))(t)
 	v, errs := validator.NewValidator(document, append(options, config.WithFormatAssertions())...)
 	for _, err := range errs {
 		t.Fatal(err)
@@ -100,15 +88,9 @@ func TestDocument_Valid(t *testing.T) {
 func TestDocument_ListsAllOperations(t *testing.T) {
 	t.Parallel()
 	p := start(t)
-	response, err := p.client.Get(p.URL + "/_sandbox/")
-	if err != nil {
-		t.Fatal(err)
-	}
+	response := must(p.client.Get(p.URL + "/_sandbox/"))(t)
 	defer response.Body.Close()
-	text, err := io.ReadAll(response.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must(io.ReadAll(response.Body))(t)
 	want := []string{"GET /_sandbox/"}
 	for _, line := range regexp.MustCompile(`(?m)^([A-Z]+) +(/_sandbox/\S+)$`).FindAllStringSubmatch(string(text), -1) {
 		want = append(want, line[1]+" "+line[2])
@@ -133,14 +115,24 @@ func TestDocument_Served(t *testing.T) {
 	p := start(t)
 	want := controlDocument(t)
 
-	response, err := p.client.Get(p.URL + "/_sandbox/page/openapi.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	response := must(p.client.Get(p.URL + "/_sandbox/page/openapi.json"))(t)
 	defer response.Body.Close()
 	got, err := io.ReadAll(response.Body)
 
 	if err != nil || response.StatusCode != http.StatusOK || string(got) != string(want) {
 		t.Errorf("the program serves status %d and %d bytes, want the %d bytes of the document", response.StatusCode, len(got), len(want))
 	}
+}
+
+// noError fails the test if err is not nil.
+func noError(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// must returns v, or fails the test.
+func must[T any](v T, err error) func(testing.TB) T {
+	return func(t testing.TB) T { t.Helper(); noError(t, err); return v }
 }

@@ -29,10 +29,7 @@ func newSession(t *testing.T) *session {
 // request returns a request with the control token. target is a path below /_sandbox/.
 func (s *session) request(method, target, body string) *http.Request {
 	s.t.Helper()
-	request, err := http.NewRequestWithContext(s.t.Context(), method, s.URL+"/_sandbox/"+target, strings.NewReader(body))
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	request := must(http.NewRequestWithContext(s.t.Context(), method, s.URL+"/_sandbox/"+target, strings.NewReader(body)))(s.t)
 	request.Header.Set("Authorization", "Bearer "+s.ControlToken)
 	if method == http.MethodPost {
 		request.Header.Set("Content-Type", "application/json")

@@ -39,18 +39,10 @@ func start(t *testing.T) *program {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), sandboxfake.Build(t), "-json", "-quiet", "-fixed-keys", "-seed", "1")
 	cmd.Env, cmd.Stderr = append(os.Environ(), "TMPDIR="+t.TempDir()), os.Stderr
-	line, err := tooltest.Start(t, cmd).ReadBytes('\n')
-	if err != nil {
-		t.Fatal(err)
-	}
+	line := must(tooltest.Start(t, cmd).ReadBytes('\n'))(t)
 	p := &program{}
-	if err := json.Unmarshal(line, p); err != nil {
-		t.Fatal(err)
-	}
-	pem, err := os.ReadFile(p.CAFile)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, json.Unmarshal(line, p))
+	pem := must(os.ReadFile(p.CAFile))(t)
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(pem)
 	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}}

@@ -57,36 +57,23 @@ type recorded struct {
 // record runs the commands with a fake that records, and returns the exchanges of each.
 func record(t *testing.T, commands []recorded) map[string][]exchange {
 	t.Helper()
-	root, err := filepath.Abs("../../..")
-	if err != nil {
-		t.Fatal(err)
-	}
+	root := must(filepath.Abs("../../.."))(t)
 	dir := t.TempDir()
 	const served = "func (s *Server) serve(w http.ResponseWriter"
 	handler := filepath.Join(root, "sandboxfake", "handler.go")
-	source, err := os.ReadFile(handler)
-	if err != nil {
-		t.Fatal(err)
-	}
+	source := must(os.ReadFile(handler))(t)
 	if !bytes.Contains(source, []byte(served)) {
 		t.Fatalf("handler.go does not contain %q", served)
 	}
 	renamed := filepath.Join(dir, "handler.go")
-	if err := os.WriteFile(renamed, bytes.Replace(source, []byte(served), []byte("func (s *Server) serveUnrecorded(w http.ResponseWriter"), 1), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	recorder, err := filepath.Abs("testdata/record/record.go")
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, os.WriteFile(renamed, bytes.Replace(source, []byte(served), []byte("func (s *Server) serveUnrecorded(w http.ResponseWriter"), 1), 0o600))
+	recorder := must(filepath.Abs("testdata/record/record.go"))(t)
 	overlay, _ := json.Marshal(map[string]any{"Replace": map[string]string{
 		handler: renamed,
 		filepath.Join(root, "sandboxfake", "record.go"): recorder,
 	}})
 	overlayFile := filepath.Join(dir, "overlay.json")
-	if err := os.WriteFile(overlayFile, overlay, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, os.WriteFile(overlayFile, overlay, 0o600))
 	all := make(map[string][]exchange)
 	for _, row := range commands {
 		file := filepath.Join(dir, row.name)
@@ -106,10 +93,7 @@ func record(t *testing.T, commands []recorded) map[string][]exchange {
 
 func readExchanges(t *testing.T, path string) []exchange {
 	t.Helper()
-	file, err := os.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	file := must(os.Open(path))(t)
 	defer file.Close()
 	var all []exchange
 	for lines := json.NewDecoder(bufio.NewReader(file)); ; {
@@ -128,9 +112,7 @@ func readExchanges(t *testing.T, path string) []exchange {
 func withoutOtherMembers(t *testing.T, document []byte) []byte {
 	t.Helper()
 	var root any
-	if err := json.Unmarshal(document, &root); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, json.Unmarshal(document, &root))
 	var visit func(any)
 	visit = func(value any) {
 		switch value := value.(type) {
