@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/trace"
 
@@ -97,11 +96,7 @@ func TestClientOption_Retries(t *testing.T) {
 	unavailable := sandboxfake.Fault{Status: http.StatusServiceUnavailable}
 	srv.Inject(sandboxfake.Match{Operation: "phone_check.list"}, unavailable, unavailable)
 
-	_, err := client.PhoneChecks.List(t.Context(), idverify.ListOptions{})
-
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(client.PhoneChecks.List(t.Context(), idverify.ListOptions{}))(t)
 	r.wantSpans(t, []string{
 		"idverify token.create < idverify phone_check.list: Unset http.response.status_code=200",
 		"idverify phone_check.list < : Error error.type=503 http.response.status_code=503 idverify.retry=true",
@@ -138,11 +133,7 @@ func TestClientOption_Durations(t *testing.T) {
 		}))
 	srv.Inject(sandboxfake.Match{Operation: "phone_check.list"}, sandboxfake.Fault{Status: http.StatusServiceUnavailable})
 
-	_, err := client.PhoneChecks.List(t.Context(), idverify.ListOptions{})
-
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(client.PhoneChecks.List(t.Context(), idverify.ListOptions{}))(t)
 	got := r.sums(t)
 	if len(got) != len(want) {
 		t.Errorf("sums = %v, want %v", got, want)
@@ -160,12 +151,9 @@ func TestClientOption_TokenFailure(t *testing.T) {
 	srv := sandboxfake.New(t, sandboxfake.WithInMemory())
 	credentials := srv.Credentials()
 	credentials.ClientSecret = idverify.NewSecret("wrong-secret-of-the-test")
-	client, err := idverify.NewClient(srv.URL(), credentials, idverify.WithHTTPClient(srv.HTTPClient()), otelidverify.ClientOption(r.providers()...))
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := must(idverify.NewClient(srv.URL(), credentials, idverify.WithHTTPClient(srv.HTTPClient()), otelidverify.ClientOption(r.providers()...)))(t)
 
-	_, err = client.PhoneChecks.Create(t.Context(), number)
+	_, err := client.PhoneChecks.Create(t.Context(), number)
 
 	if err == nil {
 		t.Fatal("error = nil, want invalid_client")
@@ -231,15 +219,11 @@ func TestClientOption_RateLimit(t *testing.T) {
 	client := srv.Client(otelidverify.ClientOption(r.providers()...))
 
 	for range 3 {
-		if _, err := client.PhoneChecks.List(t.Context(), idverify.ListOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		must(client.PhoneChecks.List(t.Context(), idverify.ListOptions{}))(t)
 	}
 
 	want := []string{"idverify.client.rate_limit.limit{} 10", "idverify.client.rate_limit.remaining{} 7"}
-	if diff := cmp.Diff(want, r.series(t)[2:]); diff != "" {
-		t.Errorf("metrics (-want +got):\n%s", diff)
-	}
+	wantEqual(t, want, r.series(t)[2:], "metrics")
 }
 
 func TestClientOption_RequestID(t *testing.T) {
@@ -247,9 +231,7 @@ func TestClientOption_RequestID(t *testing.T) {
 	r := newTelemetry()
 	srv, client := observed(t, r)
 
-	if _, err := client.PhoneChecks.Create(t.Context(), number); err != nil {
-		t.Fatal(err)
-	}
+	must(client.PhoneChecks.Create(t.Context(), number))(t)
 
 	for i, request := range srv.Requests() {
 		got := ""
@@ -284,16 +266,11 @@ func TestClientOption_BackgroundRenewal(t *testing.T) {
 		return next.RoundTrip(req)
 	})
 	client := srv.Client(idverify.WithHTTPClient(httpClient), otelidverify.ClientOption(r.providers()...))
-	token, err := client.Token(t.Context(), idverify.ScopePhoneCheck)
-	if err != nil {
-		t.Fatal(err)
-	}
+	token := must(client.Token(t.Context(), idverify.ScopePhoneCheck))(t)
 	first := <-ended // Token may return before the span of its request ends
-	if err := srv.Advance(t.Context(), token.Expiry.Sub(srv.Now())-time.Second); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, srv.Advance(t.Context(), token.Expiry.Sub(srv.Now())-time.Second))
 
-	_, err = client.PhoneChecks.List(t.Context(), idverify.ListOptions{})
+	_, err := client.PhoneChecks.List(t.Context(), idverify.ListOptions{})
 	close(renew)
 
 	if err != nil {
@@ -301,9 +278,7 @@ func TestClientOption_BackgroundRenewal(t *testing.T) {
 	}
 	got := []string{first, <-ended, <-ended}
 	want := []string{"idverify token.create", "idverify phone_check.list", "idverify token.create"}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("ends of spans (-want +got):\n%s", diff)
-	}
+	wantEqual(t, want, got, "ends of spans")
 	r.wantSpan(t, 2, "idverify token.create < idverify phone_check.list: Unset http.response.status_code=200")
 }
 

@@ -52,10 +52,7 @@ func TestProduction_Snippet(t *testing.T) {
 		t.Errorf("error = %v, want none", err)
 	}
 	block := regexp.MustCompile("(?s)```go\n([^`]*otelidverify.ClientOption[^`]*)```").FindStringSubmatch(production(t))
-	source, err := os.ReadFile("docs_test.go")
-	if err != nil {
-		t.Fatal(err)
-	}
+	source := must(os.ReadFile("docs_test.go"))(t)
 	if block == nil {
 		t.Fatal("docs/production.md has no snippet with otelidverify.ClientOption")
 	}
@@ -130,20 +127,14 @@ func production(t *testing.T) string {
 
 func readDocument(t *testing.T, name string) string {
 	t.Helper()
-	text, err := os.ReadFile("../docs/" + name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(text)
+	return string(must(os.ReadFile("../docs/" + name))(t))
 }
 
 // emitted returns the type, the unit and the sorted attributes of each metric of the package.
 func emitted(t *testing.T) map[string]string {
 	t.Helper()
 	r := newReceiver(t, sandboxfake.WithRateLimit(1000))
-	if _, err := otelidverify.RegisterJWKS(r.keys, r.providers()...); err != nil {
-		t.Fatal(err)
-	}
+	must(otelidverify.RegisterJWKS(r.keys, r.providers()...))(t)
 	client := r.srv.Client(fastRetries(), otelidverify.ClientOption(r.providers()...))
 	if status := r.deliver(t); status != http.StatusNoContent {
 		t.Fatalf("response to the callback = %d, want 204", status)
@@ -155,9 +146,7 @@ func emitted(t *testing.T) map[string]string {
 	r.srv.Inject(sandboxfake.Match{Operation: "phone_check.create"}, sandboxfake.Fault{Drop: true})
 	_, _ = client.PhoneChecks.Create(t.Context(), number)
 	r.srv.Inject(sandboxfake.Match{Operation: "phone_check.list"}, sandboxfake.Fault{Status: http.StatusTooManyRequests})
-	if _, err := client.PhoneChecks.List(t.Context(), idverify.ListOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	must(client.PhoneChecks.List(t.Context(), idverify.ListOptions{}))(t)
 
 	observeInbox(t, r.telemetry)
 	otelidverify.ObserveVerifier(r.providers()...)(t.Context(), signature.Verification{Operation: "callback", Reason: "ErrReplayStore", Err: signature.ErrReplayStore, Alert: true})

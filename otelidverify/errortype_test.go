@@ -14,8 +14,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/idverify/idverify-go"
 	"github.com/idverify/idverify-go/otelidverify"
 	"github.com/idverify/idverify-go/sandboxfake"
@@ -122,10 +120,7 @@ func TestClientOption_ErrorTypeOfCertificate(t *testing.T) {
 // tests above receive.
 func TestClientOption_DocumentedErrorTypes(t *testing.T) {
 	t.Parallel()
-	page, err := os.ReadFile("../docs/errors.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := must(os.ReadFile("../docs/errors.md"))(t)
 
 	_, section, _ := strings.Cut(string(page), "\n## Error types in metrics\n")
 
@@ -134,9 +129,7 @@ func TestClientOption_DocumentedErrorTypes(t *testing.T) {
 		got = append(got, m[1])
 	}
 	want := []string{"unusable_response", "certificate", "timeout", "canceled", "no_response"}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("error types in docs/errors.md (-want +got):\n%s", diff)
-	}
+	wantEqual(t, want, got, "error types in docs/errors.md")
 }
 
 // TestClientOption_DocumentedErrors receives every fragment and token error code of docs/errors.md.
@@ -177,15 +170,10 @@ var (
 // error codes in docs/errors.md.
 func documentedErrors(t *testing.T) (fragments map[string]int, codes []string) {
 	t.Helper()
-	page, err := os.ReadFile("../docs/errors.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := must(os.ReadFile("../docs/errors.md"))(t)
 	fragments = make(map[string]int)
 	for _, m := range fragmentRow.FindAllStringSubmatch(string(page), -1) {
-		if fragments[m[1]], err = strconv.Atoi(m[2]); err != nil {
-			t.Fatal(err)
-		}
+		fragments[m[1]] = must(strconv.Atoi(m[2]))(t)
 	}
 	_, section, _ := strings.Cut(string(page), "\n## Token errors\n")
 	section, _, _ = strings.Cut(section, "\n## ")
@@ -214,10 +202,6 @@ func newStub(t *testing.T, r *telemetry, respond func(*http.Request) (status int
 		}
 		return &http.Response{StatusCode: status, Body: io.NopCloser(strings.NewReader(body)), Header: http.Header{}, Request: req}, nil
 	})
-	client, newErr := idverify.NewClient("https://service.example.com", idverify.Credentials{ClientID: "id", ClientSecret: idverify.NewSecret("stub-secret-9Zw")},
-		idverify.WithHTTPClient(&http.Client{Transport: transport}), idverify.WithRetry(idverify.RetryPolicy{MaxAttempts: 1}), otelidverify.ClientOption(r.providers()...))
-	if newErr != nil {
-		t.Fatal(newErr)
-	}
-	return client
+	return must(idverify.NewClient("https://service.example.com", idverify.Credentials{ClientID: "id", ClientSecret: idverify.NewSecret("stub-secret-9Zw")},
+		idverify.WithHTTPClient(&http.Client{Transport: transport}), idverify.WithRetry(idverify.RetryPolicy{MaxAttempts: 1}), otelidverify.ClientOption(r.providers()...)))(t)
 }

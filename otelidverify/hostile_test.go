@@ -50,10 +50,7 @@ func TestObserveVerifier_Cardinality(t *testing.T) {
 	t.Parallel()
 	r := newTelemetry()
 	srv := sandboxfake.New(t, sandboxfake.WithInMemory())
-	keys, err := srv.Client().NewJWKS(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	keys := must(srv.Client().NewJWKS(nil))(t)
 	verifier, err := signature.NewVerifier(keys, []string{"shop.example.com"}, &signature.VerifierOptions{
 		ClockSkew: 24 * time.Hour, // independent of the speed of the machine
 		Observe:   otelidverify.ObserveVerifier(r.providers()...),
@@ -95,10 +92,7 @@ func TestTelemetry_NoPersonalData(t *testing.T) {
 	srv := r.srv
 	client := srv.Client(fastRetries(), otelidverify.ClientOption(r.providers()...))
 	console := srv.Console(fastRetries(), otelidverify.ClientOption(r.providers()...))
-	token, err := client.Token(t.Context(), idverify.ScopePhoneCheck)
-	if err != nil {
-		t.Fatal(err)
-	}
+	token := must(client.Token(t.Context(), idverify.ScopePhoneCheck))(t)
 	// A service or proxy can echo these in an error. The client redacts them.
 	echoed := []string{
 		"447700900012", "192.0.2.10", "2001:db8::7", "https://shop.example.com/callbacks",
@@ -128,9 +122,7 @@ func TestTelemetry_NoPersonalData(t *testing.T) {
 	srv.Inject(sandboxfake.Match{Operation: "phone_check.complete"}, sandboxfake.Fault{Status: http.StatusForbidden, Body: "unknown code " + code})
 	_, _ = client.WithVersions(idverify.Versions{PhoneCheck: "v0.2"}).PhoneChecks.Complete(t.Context(), "a", code)
 	personal = append(personal, code)
-	if err := srv.WaitIdle(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, srv.WaitIdle(t.Context()))
 
 	text := r.text(t)
 	for i, s := range personal {

@@ -28,9 +28,7 @@ var (
 func observeInbox(t testing.TB, r *telemetry) {
 	t.Helper()
 	otelidverify.ObserveInbox[attrs](r.providers()...)(t.Context(), done)
-	if _, err := otelidverify.RegisterInbox(func(context.Context) (attrs, error) { return stats, nil }, r.providers()...); err != nil {
-		t.Fatal(err)
-	}
+	must(otelidverify.RegisterInbox(func(context.Context) (attrs, error) { return stats, nil }, r.providers()...))(t)
 }
 
 // TestObserveInbox_Versions observes values of versions of module inbox that have more or fewer
@@ -63,10 +61,7 @@ func TestObserveInbox_Versions(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := newTelemetry()
-			registration, err := otelidverify.RegisterInbox(func(context.Context) (slog.LogValuer, error) { return test.stats, nil }, r.providers()...)
-			if err != nil {
-				t.Fatal(err)
-			}
+			registration := must(otelidverify.RegisterInbox(func(context.Context) (slog.LogValuer, error) { return test.stats, nil }, r.providers()...))(t)
 
 			otelidverify.ObserveInbox[slog.LogValuer](r.providers()...)(t.Context(), test.event)
 
@@ -93,9 +88,7 @@ func TestRegisterInbox_Timeout(t *testing.T) {
 			left = time.Until(deadline)
 			return stats, nil
 		}
-		if _, err := otelidverify.RegisterInbox(slow, r.providers()...); err != nil {
-			t.Fatal(err)
-		}
+		must(otelidverify.RegisterInbox(slow, r.providers()...))(t)
 
 		r.series(t)
 
@@ -113,9 +106,7 @@ func TestRegisterInbox_DatabaseFails(t *testing.T) {
 	defer otel.SetErrorHandler(previous)
 	r := newTelemetry()
 	errDatabase := errors.New("database is closed")
-	if _, err := otelidverify.RegisterInbox(func(context.Context) (attrs, error) { return stats, errDatabase }, r.providers()...); err != nil {
-		t.Fatal(err)
-	}
+	must(otelidverify.RegisterInbox(func(context.Context) (attrs, error) { return stats, errDatabase }, r.providers()...))(t)
 	otelidverify.ObserveInbox[attrs](r.providers()...)(t.Context(), attrs{slog.String("operation", "record"), slog.Duration("duration", time.Second)})
 
 	got := r.series(t)

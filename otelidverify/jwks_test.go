@@ -6,8 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/idverify/idverify-go/otelidverify"
 	"github.com/idverify/idverify-go/sandboxfake"
 	"github.com/idverify/idverify-go/signature"
@@ -26,10 +24,7 @@ func TestRegisterJWKS_Age(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	registration, err := otelidverify.RegisterJWKS(keys, r.providers()...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	registration := must(otelidverify.RegisterJWKS(keys, r.providers()...))(t)
 
 	before := r.series(t)
 	requests := len(srv.Requests())
@@ -38,17 +33,13 @@ func TestRegisterJWKS_Age(t *testing.T) {
 	}
 	offset.Store(int64(90 * time.Second))
 	after := r.series(t)
-	if err := registration.Unregister(); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, registration.Unregister())
 	unregistered := r.series(t)
 
 	if len(before) != 0 || requests != 0 {
 		t.Errorf("before the first fetch, metrics = %q and %d requests were sent, want none", before, requests)
 	}
-	if diff := cmp.Diff([]string{"idverify.jwks.age{} 90"}, after); diff != "" {
-		t.Errorf("metrics (-want +got):\n%s", diff)
-	}
+	wantEqual(t, []string{"idverify.jwks.age{} 90"}, after, "metrics")
 	if len(unregistered) != 0 {
 		t.Errorf("metrics after Unregister = %q, want none", unregistered)
 	}
@@ -56,10 +47,7 @@ func TestRegisterJWKS_Age(t *testing.T) {
 
 func TestRegisterJWKS_Errors(t *testing.T) {
 	t.Parallel()
-	keys, err := signature.NewJWKS("https://service.example.com/.well-known/jwks.json", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	keys := must(signature.NewJWKS("https://service.example.com/.well-known/jwks.json", nil))(t)
 
 	if registration, err := otelidverify.RegisterJWKS(nil); err == nil || registration != nil {
 		t.Errorf("without keys: registration = %v, error = %v; want an error", registration, err)

@@ -73,12 +73,9 @@ func TestClientOption_NilProviders(t *testing.T) {
 	opts := []otelidverify.Option{nil, otelidverify.WithTracerProvider(nil), otelidverify.WithMeterProvider(nil)}
 	srv := sandboxfake.New(t, sandboxfake.WithInMemory())
 	client := srv.Client(otelidverify.ClientOption(opts...))
-	keys, err := signature.NewJWKS(client.JWKSURL(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	keys := must(signature.NewJWKS(client.JWKSURL(), nil))(t)
 
-	_, err = client.PhoneChecks.Create(t.Context(), number)
+	_, err := client.PhoneChecks.Create(t.Context(), number)
 	otelidverify.ObserveVerifier(opts...)(t.Context(), signature.Verification{Operation: "callback"})
 	registration, registerErr := otelidverify.RegisterJWKS(keys, opts...)
 
@@ -98,11 +95,7 @@ func TestClientOption_GlobalProviders(t *testing.T) {
 	defer otel.SetMeterProvider(meters)
 	client := srv.Client(otelidverify.ClientOption())
 
-	_, err := client.PhoneChecks.Create(t.Context(), number)
-
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(client.PhoneChecks.Create(t.Context(), number))(t)
 	if spans, series := r.spans(), r.series(t); len(spans) != 2 || len(series) != 2 {
 		t.Errorf("spans = %q and metrics = %q, want two each", spans, series)
 	}
@@ -114,11 +107,7 @@ func TestClientOption_Repeated(t *testing.T) {
 	srv := sandboxfake.New(t, sandboxfake.WithInMemory())
 	client := srv.Client(otelidverify.ClientOption(first.providers()...), otelidverify.ClientOption(second.providers()...))
 
-	_, err := client.PhoneChecks.Create(t.Context(), number)
-
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(client.PhoneChecks.Create(t.Context(), number))(t)
 	for i, r := range []*telemetry{first, second} {
 		if spans, series := r.spans(), r.series(t); len(spans) != 2 || len(series) != 2 {
 			t.Errorf("option %d: spans = %q and metrics = %q, want two each", i+1, spans, series)

@@ -41,9 +41,7 @@ func newTelemetry() *telemetry {
 // wantSpans checks the spans that have ended.
 func (r *telemetry) wantSpans(t testing.TB, want []string) {
 	t.Helper()
-	if diff := cmp.Diff(want, r.spans()); diff != "" {
-		t.Errorf("spans (-want +got):\n%s", diff)
-	}
+	wantEqual(t, want, r.spans(), "spans")
 }
 
 // wantSpan checks the n-th span that has ended, counted from 0.
@@ -65,9 +63,7 @@ func (r *telemetry) wantMetric(t testing.TB, want string) {
 // wantSeries checks the series of all metrics.
 func (r *telemetry) wantSeries(t testing.TB, want []string) {
 	t.Helper()
-	if diff := cmp.Diff(want, r.series(t)); diff != "" {
-		t.Errorf("metrics (-want +got):\n%s", diff)
-	}
+	wantEqual(t, want, r.series(t), "metrics")
 }
 
 // spanRecorder records spans. Operations and their HTTP requests do not wait for the end of the
@@ -199,9 +195,7 @@ func (r *telemetry) sums(t testing.TB) map[string]float64 {
 func (r *telemetry) metrics(t testing.TB) []metricdata.Metrics {
 	t.Helper()
 	var data metricdata.ResourceMetrics
-	if err := r.reader.Collect(context.Background(), &data); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, r.reader.Collect(context.Background(), &data))
 	var all []metricdata.Metrics
 	for _, scope := range data.ScopeMetrics {
 		all = append(all, scope.Metrics...)
@@ -213,4 +207,25 @@ func (r *telemetry) metrics(t testing.TB) []metricdata.Metrics {
 func (r *telemetry) text(t testing.TB) string {
 	t.Helper()
 	return fmt.Sprintf("%+v\n%+v", tracetest.SpanStubsFromReadOnlySpans(r.recorder.Ended()), r.metrics(t))
+}
+
+// noError fails the test if err is not nil.
+func noError(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// wantEqual reports the difference between want and got, if any.
+func wantEqual(t testing.TB, want, got any, format string, args ...any) {
+	t.Helper()
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", fmt.Sprintf(format, args...), diff)
+	}
+}
+
+// must returns v, or fails the test.
+func must[T any](v T, err error) func(testing.TB) T {
+	return func(t testing.TB) T { t.Helper(); noError(t, err); return v }
 }

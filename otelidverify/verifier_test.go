@@ -24,10 +24,7 @@ func newReceiver(t *testing.T, opts ...sandboxfake.Option) *receiver {
 	t.Helper()
 	r := &receiver{telemetry: newTelemetry(), srv: sandboxfake.New(t, append(opts, sandboxfake.WithInMemory())...)}
 	var err error
-	r.keys, err = r.srv.Client().NewJWKS(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r.keys = must(r.srv.Client().NewJWKS(nil))(t)
 	verifier, err := signature.NewVerifier(r.keys, []string{"shop.example.com"}, &signature.VerifierOptions{
 		ClockSkew: 24 * time.Hour, // independent of the speed of the machine
 		Observe:   otelidverify.ObserveVerifier(r.providers()...),
@@ -49,13 +46,8 @@ func (r *receiver) deliver(t *testing.T) (status int) {
 	t.Helper()
 	params := number
 	params.CallbackURL = "https://shop.example.com/callbacks"
-	check, err := r.srv.Client().PhoneChecks.Create(t.Context(), params)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := r.srv.Device().Open(t.Context(), check.CheckURL); err != nil {
-		t.Fatal(err)
-	}
+	check := must(r.srv.Client().PhoneChecks.Create(t.Context(), params))(t)
+	must(r.srv.Device().Open(t.Context(), check.CheckURL))(t)
 	if _, err := r.srv.WaitDelivery(t.Context(), func(d sandboxfake.Delivery) bool {
 		if d.CheckID != check.CheckID || len(d.Attempts) == 0 {
 			return false
@@ -126,19 +118,12 @@ func TestObserveVerifier_Rejected(t *testing.T) {
 func TestObserveVerifier_Redirect(t *testing.T) {
 	t.Parallel()
 	r := newReceiver(t)
-	verifier, err := signature.NewVerifier(r.keys, []string{"shop.example.com"}, &signature.VerifierOptions{
+	verifier := must(signature.NewVerifier(r.keys, []string{"shop.example.com"}, &signature.VerifierOptions{
 		Observe: otelidverify.ObserveVerifier(r.providers()...),
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	r.srv.Handle("shop.example.com", verifier.RequireRedirect(http.NotFoundHandler()))
 
-	resp, err := r.srv.HTTPClient().Get("https://shop.example.com/back?check_id=c1&code=1")
-
-	if err != nil {
-		t.Fatal(err)
-	}
+	resp := must(r.srv.HTTPClient().Get("https://shop.example.com/back?check_id=c1&code=1"))(t)
 	resp.Body.Close()
 	r.wantSeries(t, []string{"idverify.verification.duration{error.type=ErrMalformed,idverify.operation=redirect} 1"})
 }
