@@ -24,10 +24,7 @@ import (
 // -bench, it also measures them and prints the results as benchmarks do, because a benchmark cannot
 // start a bubble. The baseline is the RSA signatures alone that the service creates in that time.
 func TestBubble(t *testing.T) {
-	key, err := rsa.GenerateKey(rand.Reader, 2048)
-	if err != nil {
-		t.Fatal(err)
-	}
+	key := must(rsa.GenerateKey(rand.Reader, 2048))(t)
 	for _, rounds := range []int{2, 8} {
 		run := func() error {
 			synctest.Test(t, func(t *testing.T) { twoHours(t, rounds) })
@@ -85,14 +82,9 @@ func twoHours(t *testing.T, rounds int) {
 
 	for i := range rounds {
 		srv.RotateKeys()
-		check, err := client.PhoneChecks.Create(t.Context(), idverify.PhoneCheckParams{PhoneNumber: "447700900012", CallbackURL: url})
-		if err != nil {
-			t.Fatal(err)
-		}
+		check := must(client.PhoneChecks.Create(t.Context(), idverify.PhoneCheckParams{PhoneNumber: "447700900012", CallbackURL: url}))(t)
 		srv.Inject(sandboxfake.Match{Operation: "phone_check.get"}, sandboxfake.Fault{Status: http.StatusServiceUnavailable})
-		if _, err := client.PhoneChecks.Get(t.Context(), check.CheckID); err != nil {
-			t.Fatal(err)
-		}
+		must(client.PhoneChecks.Get(t.Context(), check.CheckID))(t)
 		if c := <-callbacks; c.CheckID != check.CheckID || c.Status != idverify.StatusExpired {
 			t.Errorf("callback of check %s with status %s, want %s, EXPIRED", c.CheckID, c.Status, check.CheckID)
 		}
@@ -114,4 +106,17 @@ func countTokens(srv *sandboxfake.Server) (n int) {
 		}
 	}
 	return n
+}
+
+// noError fails the test if err is not nil.
+func noError(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// must returns v, or fails the test.
+func must[T any](v T, err error) func(testing.TB) T {
+	return func(t testing.TB) T { t.Helper(); noError(t, err); return v }
 }

@@ -32,21 +32,13 @@ type message struct {
 }
 
 func newMessage(b *testing.B) *message {
-	key, err := rsa.GenerateKey(rand.Reader, 2048)
-	if err != nil {
-		b.Fatal(err)
-	}
-	signer, err := signature.NewSigner("key-1", key, &signature.SignerOptions{Base64Digest: true})
-	if err != nil {
-		b.Fatal(err)
-	}
+	key := must(rsa.GenerateKey(rand.Reader, 2048))(b)
+	signer := must(signature.NewSigner("key-1", key, &signature.SignerOptions{Base64Digest: true}))(b)
 	m := &message{key: key, body: []byte(`{"check_id":"c1","pad":"` + strings.Repeat("a", 274) + `"}`), reader: bytes.NewReader(nil)}
 	m.request = httptest.NewRequest(http.MethodPost, "/callbacks", nil)
 	m.request.Host = "api.example.com"
 	m.request.Header.Set("x-service-callback", "phone_check")
-	if err := signer.SignCallback(m.request, m.body); err != nil {
-		b.Fatal(err)
-	}
+	noError(b, signer.SignCallback(m.request, m.body))
 	m.request.Header.Set("Host", m.request.Host) // go-fed/httpsig reads the host from this field
 	m.restore = io.NopCloser(m.reader)
 	return m
@@ -74,15 +66,11 @@ func BenchmarkOverRawRSA(b *testing.B) {
 			// While the heap grows, most runs of the operation that allocates more use new memory, which
 			// changes its median.
 			for range 2000 {
-				if err := cmp.Or(raw(), bm.run()); err != nil {
-					b.Fatal(err)
-				}
+				noError(b, cmp.Or(raw(), bm.run()))
 			}
 			tooltest.CompareTimes(b, "x-raw", raw, bm.run)
 			b.ReportMetric(testing.AllocsPerRun(100, func() {
-				if err := bm.run(); err != nil {
-					b.Fatal(err)
-				}
+				noError(b, bm.run())
 			}), "allocs")
 		})
 	}
@@ -91,20 +79,14 @@ func BenchmarkOverRawRSA(b *testing.B) {
 // rawRSA returns a function that verifies one RSA signature.
 func (m *message) rawRSA(b *testing.B) func() error {
 	sum := sha256.Sum256(m.body)
-	sig, err := rsa.SignPKCS1v15(nil, m.key, crypto.SHA256, sum[:])
-	if err != nil {
-		b.Fatal(err)
-	}
+	sig := must(rsa.SignPKCS1v15(nil, m.key, crypto.SHA256, sum[:]))(b)
 	return func() error { return rsa.VerifyPKCS1v15(&m.key.PublicKey, crypto.SHA256, sum[:], sig) }
 }
 
 // verifySignature returns a function that applies all rules of package signature: coverage, host,
 // clock skew, digest, body limit.
 func (m *message) verifySignature(b *testing.B) func() error {
-	v, err := signature.NewVerifier(signature.StaticKeys{"key-1": &m.key.PublicKey}, []string{m.request.Host}, &signature.VerifierOptions{ClockSkew: time.Hour})
-	if err != nil {
-		b.Fatal(err)
-	}
+	v := must(signature.NewVerifier(signature.StaticKeys{"key-1": &m.key.PublicKey}, []string{m.request.Host}, &signature.VerifierOptions{ClockSkew: time.Hour}))(b)
 	return func() error { _, err := v.VerifyCallback(m.rewind()); return err }
 }
 

@@ -185,12 +185,23 @@ func roundTrip(client *http.Client, r *http.Request) (status int, body []byte, e
 // field returns the value of a field, which must be a string.
 func field(t testing.TB, body []byte, name string) string {
 	var fields map[string]any
-	if err := json.Unmarshal(body, &fields); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, json.Unmarshal(body, &fields))
 	s, ok := fields[name].(string)
 	if !ok {
 		t.Fatalf("body = %s, want field %s", body, name)
 	}
 	return s
+}
+
+// noError fails the test if err is not nil.
+func noError(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// must returns v, or fails the test.
+func must[T any](v T, err error) func(testing.TB) T {
+	return func(t testing.TB) T { t.Helper(); noError(t, err); return v }
 }

@@ -16,10 +16,7 @@ import (
 // startMockOIDC returns a fake that reads its discovery document, because mockoidc has no
 // resources.
 func startMockOIDC(t testing.TB) fake {
-	m, err := mockoidc.Run()
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := must(mockoidc.Run())(t)
 	client := &http.Client{Transport: &http.Transport{}}
 	return fake{
 		client: client,
@@ -73,10 +70,7 @@ func newBucket(t testing.TB, client *http.Client, url string) fake {
 // Storage.
 func startFakeGCS(t testing.TB) fake {
 	// Its own listener has no client that trusts the certificate.
-	gcs, err := fakestorage.NewServerWithOptions(fakestorage.Options{NoListener: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	gcs := must(fakestorage.NewServerWithOptions(fakestorage.Options{NoListener: true}))(t)
 	gcs.CreateBucketWithOpts(fakestorage.CreateBucketOpts{Name: "bucket"})
 	srv := httptest.NewTLSServer(gcs.HTTPHandler())
 	client, n := srv.Client(), 0
@@ -111,10 +105,7 @@ func startFakeGCS(t testing.TB) fake {
 // startVCR returns a client that replays a recorded response. It has no network and no server, so
 // compare it with sandboxfake-in-memory.
 func startVCR(t testing.TB) fake {
-	vcr, err := recorder.New("testdata/check", recorder.WithMode(recorder.ModeReplayOnly), recorder.WithReplayableInteractions(true), recorder.WithSkipRequestLatency(true))
-	if err != nil {
-		t.Fatal(err)
-	}
+	vcr := must(recorder.New("testdata/check", recorder.WithMode(recorder.ModeReplayOnly), recorder.WithReplayableInteractions(true), recorder.WithSkipRequestLatency(true)))(t)
 	const check = "https://service.example/checks/1"
 	return fake{
 		client: vcr.GetDefaultClient(),

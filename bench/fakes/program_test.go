@@ -81,13 +81,8 @@ func startProgram(t testing.TB, name string) (url string, client *http.Client, s
 	if err != nil {
 		t.Fatal(err)
 	}
-	stdout, err := command.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := command.Start(); err != nil {
-		t.Fatal(err)
-	}
+	stdout := must(command.StdoutPipe())(t)
+	noError(t, command.Start())
 	transport := &http.Transport{TLSClientConfig: config}
 	stop = func() {
 		transport.CloseIdleConnections()
@@ -108,10 +103,7 @@ func writeCertificate(t testing.TB, dir string) *tls.Config {
 	srv := httptest.NewTLSServer(nil)
 	defer srv.Close()
 	certificate := srv.TLS.Certificates[0]
-	key, err := x509.MarshalPKCS8PrivateKey(certificate.PrivateKey)
-	if err != nil {
-		t.Fatal(err)
-	}
+	key := must(x509.MarshalPKCS8PrivateKey(certificate.PrivateKey))(t)
 	for _, file := range []struct {
 		name  string
 		block *pem.Block
@@ -119,9 +111,7 @@ func writeCertificate(t testing.TB, dir string) *tls.Config {
 		{"cert.pem", &pem.Block{Type: "CERTIFICATE", Bytes: certificate.Certificate[0]}},
 		{"key.pem", &pem.Block{Type: "PRIVATE KEY", Bytes: key}},
 	} {
-		if err := os.WriteFile(filepath.Join(dir, file.name), pem.EncodeToMemory(file.block), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, os.WriteFile(filepath.Join(dir, file.name), pem.EncodeToMemory(file.block), 0o600))
 	}
 	return srv.Client().Transport.(*http.Transport).TLSClientConfig.Clone()
 }

@@ -41,10 +41,7 @@ func startHTTPTest(testing.TB) fake {
 var newCheck = []byte(`{"phone_number":"447700900012"}`)
 
 func startSandbox(t testing.TB, opts ...sandboxfake.Option) fake {
-	srv, err := sandboxfake.Start(opts...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	srv := must(sandboxfake.Start(opts...))(t)
 	client := srv.HTTPClient()
 	var token, check string
 	stored := 0
