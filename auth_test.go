@@ -30,9 +30,7 @@ func TestClient_TokenRequest(t *testing.T) {
 	t.Parallel()
 	srv := newService(t, respondWith(200, string(fixture(t, "phone_check.json"))))
 
-	if _, err := srv.client(t).PhoneChecks.Get(t.Context(), phoneCheckID); err != nil {
-		t.Fatal(err)
-	}
+	must(srv.client(t).PhoneChecks.Get(t.Context(), phoneCheckID))(t)
 
 	r := srv.tokens()[0]
 	if r.method != http.MethodPost {
@@ -45,10 +43,7 @@ func TestClient_TokenRequest(t *testing.T) {
 	if err != nil || mediaType != "multipart/form-data" {
 		t.Fatalf("Content-Type = %q, want multipart/form-data", r.header.Get("Content-Type"))
 	}
-	form, err := multipart.NewReader(bytes.NewReader(r.body), params["boundary"]).ReadForm(1 << 10)
-	if err != nil {
-		t.Fatal(err)
-	}
+	form := must(multipart.NewReader(bytes.NewReader(r.body), params["boundary"]).ReadForm(1 << 10))(t)
 	if got := fmt.Sprint(form.Value); got != "map[grant_type:[client_credentials] scope:[phone_check]]" {
 		t.Errorf("form = %s, want grant_type client_credentials and scope phone_check", got)
 	}
@@ -137,10 +132,7 @@ func TestClient_TokenReturnsCopy(t *testing.T) {
 	srv := newService(t, nil)
 	c := srv.client(t)
 
-	token, err := c.Token(t.Context(), idverify.ScopeReachability)
-	if err != nil {
-		t.Fatal(err)
-	}
+	token := must(c.Token(t.Context(), idverify.ScopeReachability))(t)
 	token.AccessToken = "changed"
 
 	if got := tokenFor(t, c, idverify.ScopeReachability); got != "token-1" {
@@ -240,9 +232,7 @@ func TestClient_SharesTokenFetchAfter401(t *testing.T) {
 		w.Write(fixture(t, "phone_check.json"))
 	})
 	c := srv.client(t)
-	if _, err := c.PhoneChecks.Get(t.Context(), phoneCheckID); err != nil {
-		t.Fatal(err)
-	}
+	must(c.PhoneChecks.Get(t.Context(), phoneCheckID))(t)
 	revoked.Store(true)
 
 	for err := range concurrently(callers, func() error { return errorOf(c.PhoneChecks.Get(t.Context(), phoneCheckID)) }) {
@@ -677,9 +667,7 @@ func TestClient_TokenPauseAfter401(t *testing.T) {
 			}
 			return o.RoundTrip(r)
 		}))
-		if _, err := c.PhoneChecks.Get(t.Context(), "a"); err != nil {
-			t.Fatal(err)
-		}
+		must(c.PhoneChecks.Get(t.Context(), "a"))(t)
 		revoked.Store(true)
 		o.up = false
 		time.AfterFunc(2*time.Second, o.end)
@@ -799,13 +787,10 @@ func TestClient_RejectsInvalidToken(t *testing.T) {
 	t.Parallel()
 	for _, token := range []string{"token\r\nX-Injected: 1", "token\n", "\rtoken", "to ken", "token ", "to\x00ken", "to\tken", "tok\u00e9n", "token\x7f", "\u2028token"} {
 		srv := newService(t, respondWith(201, `{"check_id":"a","status":"ACCEPTED"}`))
-		body, err := json.Marshal(map[string]any{"access_token": token, "expires_in": 3600})
-		if err != nil {
-			t.Fatal(err)
-		}
+		body := must(json.Marshal(map[string]any{"access_token": token, "expires_in": 3600}))(t)
 		srv.token = withRequestID("req-7", respondWith(200, string(body)))
 
-		_, err = srv.client(t).PhoneChecks.Create(t.Context(), createParams)
+		_, err := srv.client(t).PhoneChecks.Create(t.Context(), createParams)
 
 		e, ok := errors.AsType[*idverify.DecodeError](err)
 		if !ok || e.RequestID != "req-7" || e.Operation != "token.create" || !strings.Contains(e.Reason, "access_token") {
@@ -828,11 +813,8 @@ func TestClient_TokenCharacters(t *testing.T) {
 		json.NewEncoder(w).Encode(map[string]any{"access_token": token})
 	}
 
-	_, err := srv.client(t).PhoneChecks.Get(t.Context(), "a")
+	must(srv.client(t).PhoneChecks.Get(t.Context(), "a"))(t)
 
-	if err != nil {
-		t.Fatal(err)
-	}
 	if got := srv.calls()[0].header.Get("Authorization"); got != "Bearer "+token {
 		t.Errorf("Authorization = %q, want the token %q", got, token)
 	}
@@ -1156,11 +1138,8 @@ func TestClient_TokenResponse(t *testing.T) {
 			clock := newClock()
 			c := srv.client(t, idverify.WithClock(clock.now))
 
-			token, err := c.Token(t.Context(), idverify.ScopeReachability)
+			token := must(c.Token(t.Context(), idverify.ScopeReachability))(t)
 
-			if err != nil {
-				t.Fatal(err)
-			}
 			left := token.Expiry.Sub(clock.now())
 			if token.TokenType != "Bearer" || token.ExpiresIn != tt.want || left < time.Duration(tt.want)*time.Second || left >= time.Duration(tt.want+1)*time.Second {
 				t.Errorf("TokenType = %q, ExpiresIn = %d, Expiry in %v, want Bearer and %d seconds", token.TokenType, token.ExpiresIn, left, tt.want)

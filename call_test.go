@@ -194,9 +194,7 @@ func TestWithLogger_Attempts(t *testing.T) {
 	srv.Client().Transport.(*http.Transport).DisableKeepAlives = true
 	c := srv.client(t, idverify.WithLogger(slog.New(slog.NewJSONHandler(logs, &slog.HandlerOptions{Level: slog.LevelDebug}))))
 
-	if _, err := c.PhoneChecks.Get(t.Context(), "a"); err != nil {
-		t.Fatal(err)
-	}
+	must(c.PhoneChecks.Get(t.Context(), "a"))(t)
 
 	var got []string
 	for decoder := json.NewDecoder(bytes.NewReader([]byte(logs.String()))); decoder.More(); {
@@ -206,9 +204,7 @@ func TestWithLogger_Attempts(t *testing.T) {
 			Attempt, Status              int
 			Duration, Wait               *int64
 		}
-		if err := decoder.Decode(&r); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, decoder.Decode(&r))
 		_, cause, _ := strings.Cut(r.Error, "PhoneCheck: ")
 		got = append(got, strings.Join(strings.Fields(fmt.Sprint(r.Level, " ", r.Operation, " ", r.Attempt, " ", r.Status, " ", r.RequestID, " ", cause)), " "))
 		if r.Level == "WARN" && (r.Wait == nil || r.Msg != "idverify: retry") || r.Level == "DEBUG" && r.Duration == nil {
@@ -314,18 +310,12 @@ func truncateBody(w http.ResponseWriter, _ *http.Request) {
 func TestClient_SendsCookiesOncePerAttempt(t *testing.T) {
 	t.Parallel()
 	srv := newService(t, respondInTurn(respondWith(503, ""), respondWith(401, ""), respondWith(200, string(fixture(t, "phone_check.json")))))
-	jar, err := cookiejar.New(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	base, err := url.Parse(srv.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
+	jar := must(cookiejar.New(nil))(t)
+	base := must(url.Parse(srv.URL))(t)
 	jar.SetCookies(base, []*http.Cookie{{Name: "node", Value: "7"}})
 	c := srv.client(t, idverify.WithHTTPClient(&http.Client{Transport: srv.Client().Transport, Jar: jar}))
 
-	_, err = c.PhoneChecks.Get(t.Context(), phoneCheckID)
+	_, err := c.PhoneChecks.Get(t.Context(), phoneCheckID)
 
 	if n := len(srv.calls()); err != nil || n != 3 {
 		t.Errorf("attempts = %d, error = %v, want 3 and no error", n, err)
@@ -586,9 +576,7 @@ func TestRetryPolicy_BudgetRefund(t *testing.T) {
 			_ = get()
 			status = 200
 			for range tt.successes {
-				if err := get(); err != nil {
-					t.Fatal(err)
-				}
+				noError(t, get())
 			}
 			status, requests = 503, 0
 
@@ -615,9 +603,7 @@ func TestRetryPolicy_BudgetWithoutRefund(t *testing.T) {
 	}, withBudget(20))
 	for range 20 {
 		failing = 1
-		if _, err := c.PhoneChecks.Get(t.Context(), "a"); err != nil {
-			t.Fatal(err)
-		}
+		must(c.PhoneChecks.Get(t.Context(), "a"))(t)
 	}
 	failing, requests = 1, 0
 

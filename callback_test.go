@@ -17,8 +17,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	idverify "github.com/idverify/idverify-go"
 	"github.com/idverify/idverify-go/internal/tooltest"
 	"github.com/idverify/idverify-go/signature"
@@ -48,14 +46,9 @@ func TestParseCallback_AllFields(t *testing.T) {
 			t.Parallel()
 			tt.want.Body = fixture(t, tt.fixture)
 
-			got, err := idverify.ParseCallback(&signature.Message{Product: tt.product, Body: tt.want.Body})
+			got := must(idverify.ParseCallback(&signature.Message{Product: tt.product, Body: tt.want.Body}))(t)
 
-			if err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(&tt.want, got); diff != "" {
-				t.Errorf("callback (-want +got):\n%s", diff)
-			}
+			wantEqual(t, &tt.want, got, "callback")
 		})
 	}
 }
@@ -94,14 +87,8 @@ func TestParseCallback_InvalidBody(t *testing.T) {
 func TestParseCallback_UnknownValues(t *testing.T) {
 	t.Parallel()
 
-	c, err := idverify.ParseCallback(&signature.Message{Product: "invoice", Body: []byte("total: 1")})
-	if err != nil {
-		t.Fatal(err)
-	}
-	later, err := idverify.ParseCallback(&signature.Message{Product: "phone_check", Body: []byte(`{"check_id":"a","status":"FROZEN","new_field":[1]}`)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must(idverify.ParseCallback(&signature.Message{Product: "invoice", Body: []byte("total: 1")}))(t)
+	later := must(idverify.ParseCallback(&signature.Message{Product: "phone_check", Body: []byte(`{"check_id":"a","status":"FROZEN","new_field":[1]}`)}))(t)
 
 	if c.Product != "invoice" || string(c.Body) != "total: 1" {
 		t.Errorf("callback = %+v, want product invoice and its body", c)
@@ -142,10 +129,7 @@ func TestCallbackHandler_Statuses(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			var log strings.Builder
-			v, err := signature.NewVerifier(tt.keys, []string{"shop.sandbox.test"}, &signature.VerifierOptions{ClockSkew: time.Hour, Logger: slog.New(slog.NewTextHandler(&log, nil))})
-			if err != nil {
-				t.Fatal(err)
-			}
+			v := must(signature.NewVerifier(tt.keys, []string{"shop.sandbox.test"}, &signature.VerifierOptions{ClockSkew: time.Hour, Logger: slog.New(slog.NewTextHandler(&log, nil))}))(t)
 			handled := 0
 			h := idverify.CallbackHandler(v, func(ctx context.Context, c *idverify.Callback) error {
 				handled++
@@ -198,10 +182,7 @@ func TestCallbackHandler_Panic(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			panicLog, verifierLog := new(tooltest.Buffer), new(tooltest.Buffer)
-			v, err := signature.NewVerifier(testKeys(), []string{"shop.sandbox.test"}, &signature.VerifierOptions{ClockSkew: time.Hour, Logger: slog.New(slog.NewJSONHandler(verifierLog, nil))})
-			if err != nil {
-				t.Fatal(err)
-			}
+			v := must(signature.NewVerifier(testKeys(), []string{"shop.sandbox.test"}, &signature.VerifierOptions{ClockSkew: time.Hour, Logger: slog.New(slog.NewJSONHandler(verifierLog, nil))}))(t)
 			srv := httptest.NewUnstartedServer(idverify.CallbackHandler(v, func(context.Context, *idverify.Callback) error {
 				tt.fail()
 				return nil
@@ -250,19 +231,14 @@ func TestParseRedirect(t *testing.T) {
 		{"check_id=a&code=b&error=c", nil},
 		{"", nil},
 	} {
-		query, err := url.ParseQuery(tt.query)
-		if err != nil {
-			t.Fatal(err)
-		}
+		query := must(url.ParseQuery(tt.query))(t)
 
 		got, err := idverify.ParseRedirect(&signature.Message{Query: query})
 
 		if (err == nil) != (tt.want != nil) {
 			t.Errorf("%q: error = %v, want an error exactly if no redirect is expected", tt.query, err)
 		}
-		if diff := cmp.Diff(tt.want, got); diff != "" {
-			t.Errorf("%q (-want +got):\n%s", tt.query, diff)
-		}
+		wantEqual(t, tt.want, got, "%q", tt.query)
 	}
 	if _, err := idverify.ParseRedirect(nil); err == nil {
 		t.Error("ParseRedirect(nil): error = nil, want an error")
@@ -280,17 +256,9 @@ func TestRedirectHandler_Statuses(t *testing.T) {
 		{"check_id=a", "", 400},
 	} {
 		var log strings.Builder
-		v, err := signature.NewVerifier(testKeys(), []string{"shop.sandbox.test"}, &signature.VerifierOptions{ClockSkew: time.Hour, Logger: slog.New(slog.NewTextHandler(&log, nil))})
-		if err != nil {
-			t.Fatal(err)
-		}
-		u, err := url.Parse("https://shop.sandbox.test/return?" + tt.query)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := signer(t).SignRedirect(u); err != nil {
-			t.Fatal(err)
-		}
+		v := must(signature.NewVerifier(testKeys(), []string{"shop.sandbox.test"}, &signature.VerifierOptions{ClockSkew: time.Hour, Logger: slog.New(slog.NewTextHandler(&log, nil))}))(t)
+		u := must(url.Parse("https://shop.sandbox.test/return?" + tt.query))(t)
+		noError(t, signer(t).SignRedirect(u))
 		w := httptest.NewRecorder()
 
 		idverify.RedirectHandler(v, func(w http.ResponseWriter, _ *http.Request, r *idverify.Redirect) {
@@ -333,14 +301,8 @@ var testKey = sync.OnceValues(func() (*rsa.PrivateKey, error) { return rsa.Gener
 
 func signer(t testing.TB) *signature.Signer {
 	t.Helper()
-	key, err := testKey()
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, err := signature.NewSigner("key-1", key, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	key := must(testKey())(t)
+	s := must(signature.NewSigner("key-1", key, nil))(t)
 	return s
 }
 
@@ -366,8 +328,6 @@ func signedCallback(t testing.TB, product, body string) *http.Request {
 	t.Helper()
 	r := httptest.NewRequest(http.MethodPost, "https://shop.sandbox.test/callbacks?source=idverify", nil)
 	r.Header.Set("X-Service-Callback", product)
-	if err := signer(t).SignCallback(r, []byte(body)); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, signer(t).SignCallback(r, []byte(body)))
 	return r
 }

@@ -491,14 +491,8 @@ func TestPhoneCheckService_Wait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := sandboxfake.New(t, sandboxfake.WithInMemory())
 		c := srv.Client()
-		opened, err := c.PhoneChecks.Create(t.Context(), idverify.PhoneCheckParams{PhoneNumber: matchingNumber})
-		if err != nil {
-			t.Fatal(err)
-		}
-		unopened, err := c.PhoneChecks.Create(t.Context(), idverify.PhoneCheckParams{PhoneNumber: matchingNumber})
-		if err != nil {
-			t.Fatal(err)
-		}
+		opened := must(c.PhoneChecks.Create(t.Context(), idverify.PhoneCheckParams{PhoneNumber: matchingNumber}))(t)
+		unopened := must(c.PhoneChecks.Create(t.Context(), idverify.PhoneCheckParams{PhoneNumber: matchingNumber}))(t)
 		device := srv.Device()
 		time.AfterFunc(20*time.Second, func() { device.Open(t.Context(), opened.CheckURL) })
 
@@ -528,14 +522,8 @@ func TestSubscriberCheckService_CodeExchange(t *testing.T) {
 		fmt.Fprint(w, check.Status, check.Match, check.NoSIMChange, redirect.Query.Get("basket"), errors.Is(againErr, idverify.ErrNotFound))
 	}))
 
-	check, err := c.SubscriberChecks.Create(t.Context(), idverify.SubscriberCheckParams{PhoneNumber: "447700900016", RedirectURL: shop + "/verified?basket=a%2Fb"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	visit, err := srv.Device().Open(t.Context(), check.CheckURL)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check := must(c.SubscriberChecks.Create(t.Context(), idverify.SubscriberCheckParams{PhoneNumber: "447700900016", RedirectURL: shop + "/verified?basket=a%2Fb"}))(t)
+	visit := must(srv.Device().Open(t.Context(), check.CheckURL))(t)
 
 	if got, want := string(visit.Body), "COMPLETEDyesnoa/btrue"; visit.Status != 200 || strings.ReplaceAll(got, " ", "") != strings.ReplaceAll(want, " ", "") {
 		t.Errorf("response to the device = %d %q, want %q", visit.Status, got, want)
@@ -547,9 +535,7 @@ func TestSIMCheckService_ListAndTraces(t *testing.T) {
 	srv := sandboxfake.New(t)
 	c := srv.Client()
 	for i := range 23 {
-		if _, err := c.SIMChecks.Create(t.Context(), idverify.SIMCheckParams{PhoneNumber: matchingNumber, ReferenceID: fmt.Sprint(i)}); err != nil {
-			t.Fatal(err)
-		}
+		must(c.SIMChecks.Create(t.Context(), idverify.SIMCheckParams{PhoneNumber: matchingNumber, ReferenceID: fmt.Sprint(i)}))(t)
 	}
 
 	var references []string
@@ -559,14 +545,8 @@ func TestSIMCheckService_ListAndTraces(t *testing.T) {
 		}
 		references = append(references, check.ReferenceID)
 	}
-	page, err := c.SIMChecks.List(t.Context(), idverify.ListOptions{Page: 3, Size: 10})
-	if err != nil {
-		t.Fatal(err)
-	}
-	traces, err := c.SIMChecks.Traces(t.Context(), page.Items[0].CheckID)
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := must(c.SIMChecks.List(t.Context(), idverify.ListOptions{Page: 3, Size: 10}))(t)
+	traces := must(c.SIMChecks.Traces(t.Context(), page.Items[0].CheckID))(t)
 
 	if len(references) != 23 || references[0] != "0" || references[22] != "22" {
 		t.Errorf("references = %q, want 0 to 22", references)
@@ -582,19 +562,11 @@ func TestSIMCheckService_ListAndTraces(t *testing.T) {
 func TestPhoneCheck_MarshalJSON(t *testing.T) {
 	t.Parallel()
 	srv := sandboxfake.New(t)
-	check, err := srv.Client().PhoneChecks.Create(t.Context(), idverify.PhoneCheckParams{PhoneNumber: matchingNumber})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check := must(srv.Client().PhoneChecks.Create(t.Context(), idverify.PhoneCheckParams{PhoneNumber: matchingNumber}))(t)
 
-	stored, err := json.Marshal(check)
-	if err != nil {
-		t.Fatal(err)
-	}
+	stored := must(json.Marshal(check))(t)
 	var read idverify.PhoneCheck
-	if err := json.Unmarshal(stored, &read); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, json.Unmarshal(stored, &read))
 
 	if read != *check {
 		t.Errorf("unmarshaled check = %+v, want %+v", read, *check)

@@ -18,7 +18,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/idverify/idverify-go"
 	"github.com/idverify/idverify-go/internal/synctest"
 	"github.com/idverify/idverify-go/internal/tooltest"
@@ -87,10 +86,7 @@ func TestNewClient_InvalidArguments(t *testing.T) {
 func TestNewClient_BaseURLWithSlash(t *testing.T) {
 	t.Parallel()
 
-	c, err := idverify.NewClient("https://eu.api.example.com:8443/", credentials, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must(idverify.NewClient("https://eu.api.example.com:8443/", credentials, nil))(t)
 
 	if got, want := c.JWKSURL(), "https://eu.api.example.com:8443/.well-known/jwks.json"; got != want {
 		t.Errorf("JWKSURL() = %q, want %q", got, want)
@@ -304,9 +300,7 @@ func TestClient_WithVersions(t *testing.T) {
 				want = append(want, strings.Replace(call.path, "{v}", tt.want[i], 1))
 			}
 			want = append(want, "/phone_check/v0.1/checks")
-			if diff := cmp.Diff(want, paths(srv)); diff != "" {
-				t.Errorf("paths (-want +got):\n%s", diff)
-			}
+			wantEqual(t, want, paths(srv), "paths")
 		})
 	}
 }
@@ -322,9 +316,7 @@ func TestWithVersions_UsedTwice(t *testing.T) {
 		want = append(want, strings.Replace(call.path, "{v}", []string{"v0.2", "v0.1", "v0.1", "v7"}[i], 1))
 	}
 
-	if diff := cmp.Diff(want, paths(srv)); diff != "" {
-		t.Errorf("paths (-want +got):\n%s", diff)
-	}
+	wantEqual(t, want, paths(srv), "paths")
 }
 
 func TestClient_WithVersionsMalformed(t *testing.T) {
@@ -384,9 +376,7 @@ func TestClient_WithVersionsSharesToken(t *testing.T) {
 	for _, path := range paths(srv) {
 		sent[path]++
 	}
-	if diff := cmp.Diff(map[string]int{"/phone_check/v0.1/checks": callers / 2, "/phone_check/v0.2/checks": callers / 2}, sent); diff != "" {
-		t.Errorf("requests (-want +got):\n%s", diff)
-	}
+	wantEqual(t, map[string]int{"/phone_check/v0.1/checks": callers / 2, "/phone_check/v0.2/checks": callers / 2}, sent, "requests")
 }
 
 // TestClient_WithVersionsSharesBudget uses up the retry budget with one client. The derived one
@@ -405,9 +395,7 @@ func TestClient_WithVersionsSharesBudget(t *testing.T) {
 		t.Errorf("errors = %v and %v, want one each", first, second)
 	}
 	want := []string{"/phone_check/v0.1/checks", "/phone_check/v0.1/checks", "/phone_check/v0.2/checks"}
-	if diff := cmp.Diff(want, paths(srv)); diff != "" {
-		t.Errorf("attempts (-want +got):\n%s", diff)
-	}
+	wantEqual(t, want, paths(srv), "attempts")
 }
 
 // keySetServer serves the key set of a fake over TLS, behind a redirect on the same host.
@@ -422,10 +410,7 @@ type keySetServer struct {
 func newKeySetServer(t *testing.T) *keySetServer {
 	t.Helper()
 	fake := sandboxfake.New(t, sandboxfake.WithInMemory())
-	resp, err := fake.HTTPClient().Get(fake.URL() + keySetPath)
-	if err != nil {
-		t.Fatal(err)
-	}
+	resp := must(fake.HTTPClient().Get(fake.URL() + keySetPath))(t)
 	defer resp.Body.Close()
 	body := must(io.ReadAll(resp.Body))(t)
 
@@ -520,9 +505,7 @@ func TestClient_NewJWKSInheritsClock(t *testing.T) {
 		now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 		client := s.client(t, idverify.WithHTTPClient(&http.Client{Transport: s.transport}), idverify.WithClock(func() time.Time { return now }))
 		keys := must(client.NewJWKS(nil))(t)
-		if err := keys.Refresh(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, keys.Refresh(t.Context()))
 
 		now = now.Add(time.Hour)
 		age, fetched := keys.Age()
@@ -631,9 +614,7 @@ func TestClient_ReadyHandler(t *testing.T) {
 				client := srv.Client(idverify.WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
 				keys := must(client.NewJWKS(nil))(t)
 				if tt.age > 0 {
-					if err := keys.Ready(t.Context()); err != nil {
-						t.Fatal(err)
-					}
+					noError(t, keys.Ready(t.Context()))
 					time.Sleep(tt.age)
 				}
 				for operation, fault := range map[string]*sandboxfake.Fault{"token.create": tt.token, "jwks.get": tt.jwks} {

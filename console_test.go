@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	idverify "github.com/idverify/idverify-go"
 	"github.com/idverify/idverify-go/sandboxfake"
 )
@@ -74,14 +73,9 @@ func TestConsole_DecodesFixtures(t *testing.T) {
 			t.Parallel()
 			srv := newService(t, respondWith(200, string(fixture(t, tt.fixture))))
 
-			got, err := tt.do(t.Context(), srv.console(t))
+			got := must(tt.do(t.Context(), srv.console(t)))(t)
 
-			if err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(tt.want, got); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
-			}
+			wantEqual(t, tt.want, got, "result")
 			if strings.Contains(fmt.Sprintf("%+v %#v", got, got), secret.Reveal()) {
 				t.Error("formatted result contains the secret")
 			}
@@ -266,36 +260,14 @@ func TestConsole_FromSetupToPaidCheck(t *testing.T) {
 	if _, err := console.PaymentMethods.Create(ctx, card); !errors.Is(err, idverify.ErrConflict) {
 		t.Errorf("payment method before the company details: error = %v, want ErrConflict", err)
 	}
-	if _, err := console.Billing.Update(ctx, idverify.BillingAccount{CompanyName: "Sandbox Ltd", Country: "GB"}); err != nil {
-		t.Fatal(err)
-	}
-	method, err := console.PaymentMethods.Create(ctx, card)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := console.TopUps.Create(ctx, idverify.TopUpParams{PaymentMethodID: method.PaymentMethodID, Currency: "EUR", Amount: "25.50"}); err != nil {
-		t.Fatal(err)
-	}
-	project, err := console.Projects.Create(ctx, idverify.ProjectParams{Name: "Shop", Mode: idverify.ModeLive})
-	if err != nil {
-		t.Fatal(err)
-	}
-	client, err := idverify.NewClient(srv.URL(), project.Credentials[0].Credentials, idverify.WithHTTPClient(srv.HTTPClient()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	check, err := client.SIMChecks.Create(ctx, idverify.SIMCheckParams{PhoneNumber: matchingNumber})
-	if err != nil {
-		t.Fatal(err)
-	}
-	balance, err := console.Billing.Balance(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
-	usage, err := console.Usage.Daily(ctx, idverify.UsageQuery{From: srv.Now(), To: srv.Now().Add(time.Hour), GroupBy: []idverify.UsageGroup{idverify.UsageByProduct, idverify.UsageByProject}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(console.Billing.Update(ctx, idverify.BillingAccount{CompanyName: "Sandbox Ltd", Country: "GB"}))(t)
+	method := must(console.PaymentMethods.Create(ctx, card))(t)
+	must(console.TopUps.Create(ctx, idverify.TopUpParams{PaymentMethodID: method.PaymentMethodID, Currency: "EUR", Amount: "25.50"}))(t)
+	project := must(console.Projects.Create(ctx, idverify.ProjectParams{Name: "Shop", Mode: idverify.ModeLive}))(t)
+	client := must(idverify.NewClient(srv.URL(), project.Credentials[0].Credentials, idverify.WithHTTPClient(srv.HTTPClient())))(t)
+	check := must(client.SIMChecks.Create(ctx, idverify.SIMCheckParams{PhoneNumber: matchingNumber}))(t)
+	balance := must(console.Billing.Balance(ctx))(t)
+	usage := must(console.Usage.Daily(ctx, idverify.UsageQuery{From: srv.Now(), To: srv.Now().Add(time.Hour), GroupBy: []idverify.UsageGroup{idverify.UsageByProduct, idverify.UsageByProject}}))(t)
 
 	if method.LastFourDigits != "5556" || balance.Currency != "EUR" || balance.AmountAvailable != check.SnapshotBalance {
 		t.Errorf("card = %+v, balance = %+v, want a card ending in 5556, and the balance in EUR of check %+v", method, balance, check)
@@ -309,30 +281,21 @@ func TestProjectService_Update(t *testing.T) {
 	t.Parallel()
 	srv := sandboxfake.New(t)
 	projects, ctx := srv.Console().Projects, t.Context()
-	project, err := projects.Create(ctx, idverify.ProjectParams{Name: "Shop", Mode: idverify.ModeLive})
-	if err != nil {
-		t.Fatal(err)
-	}
+	project := must(projects.Create(ctx, idverify.ProjectParams{Name: "Shop", Mode: idverify.ModeLive}))(t)
 
-	changed, err := projects.Update(ctx, project.ProjectID, idverify.ProjectUpdate{
+	changed := must(projects.Update(ctx, project.ProjectID, idverify.ProjectUpdate{
 		Name:                new("Store"),
 		Mode:                new(idverify.ModeSandbox),
 		CallbackURL:         new("https://a.example/"),
 		PhoneCheckURLs:      idverify.ProductURLsUpdate{CallbackURL: new("https://b.example/")},
 		SubscriberCheckURLs: idverify.ProductURLsUpdate{RedirectURL: new("https://c.example/")},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	_, invalidErr := projects.Update(ctx, project.ProjectID, idverify.ProjectUpdate{Name: new("Nowhere"), Mode: new(idverify.ProjectMode("half"))})
-	removed, err := projects.Update(ctx, project.ProjectID, idverify.ProjectUpdate{
+	removed := must(projects.Update(ctx, project.ProjectID, idverify.ProjectUpdate{
 		CallbackURL:         new(""),
 		PhoneCheckURLs:      idverify.ProductURLsUpdate{CallbackURL: new("")},
 		SubscriberCheckURLs: idverify.ProductURLsUpdate{RedirectURL: new("")},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	_, againErr := projects.Update(ctx, project.ProjectID, idverify.ProjectUpdate{CallbackURL: new("")})
 	deleted := projects.Delete(ctx, project.ProjectID)
 	_, getErr := projects.Get(ctx, project.ProjectID)
@@ -358,10 +321,7 @@ func TestProjectCredentialsService_Rotate(t *testing.T) {
 	t.Parallel()
 	srv := sandboxfake.New(t)
 	console, ctx := srv.Console(), t.Context()
-	project, err := console.Projects.Create(ctx, idverify.ProjectParams{Name: "Shop", Mode: idverify.ModeSandbox})
-	if err != nil {
-		t.Fatal(err)
-	}
+	project := must(console.Projects.Create(ctx, idverify.ProjectParams{Name: "Shop", Mode: idverify.ModeSandbox}))(t)
 	old := project.Credentials[0]
 
 	fresh, err := console.ProjectCredentials.Rotate(ctx, project.ProjectID, old.ClientID)
@@ -392,24 +352,12 @@ func TestConsole_ForWorkspace(t *testing.T) {
 	t.Parallel()
 	srv := sandboxfake.New(t)
 	console, ctx := srv.Console(), t.Context()
-	workspace, err := console.Workspaces.Get(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
-	project, err := console.Projects.Create(ctx, idverify.ProjectParams{Name: "Shop", Mode: idverify.ModeLive})
-	if err != nil {
-		t.Fatal(err)
-	}
+	workspace := must(console.Workspaces.Get(ctx))(t)
+	project := must(console.Projects.Create(ctx, idverify.ProjectParams{Name: "Shop", Mode: idverify.ModeLive}))(t)
 
 	byID := console.ForWorkspace(workspace.WorkspaceID)
-	renamed, err := byID.Workspaces.Rename(ctx, "Another Ltd")
-	if err != nil {
-		t.Fatal(err)
-	}
-	read, err := byID.Projects.Get(ctx, project.ProjectID)
-	if err != nil {
-		t.Fatal(err)
-	}
+	renamed := must(byID.Workspaces.Rename(ctx, "Another Ltd"))(t)
+	read := must(byID.Projects.Get(ctx, project.ProjectID))(t)
 	_, unknownErr := console.ForWorkspace("no-such-workspace").Projects.Get(ctx, project.ProjectID)
 
 	if renamed.Name != "Another Ltd" || renamed.WorkspaceID != workspace.WorkspaceID || read.Name != project.Name {

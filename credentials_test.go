@@ -32,15 +32,9 @@ func TestCredentialsFromEnv(t *testing.T) {
 	t.Setenv("IDVERIFY_CLIENT_ID", srv.Credentials().ClientID)
 	t.Setenv("IDVERIFY_CLIENT_SECRET", srv.Credentials().ClientSecret.Reveal())
 
-	c, err := idverify.CredentialsFromEnv()
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must(idverify.CredentialsFromEnv())(t)
 
-	client, err := idverify.NewClient(srv.URL(), c, idverify.WithHTTPClient(srv.HTTPClient()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := must(idverify.NewClient(srv.URL(), c, idverify.WithHTTPClient(srv.HTTPClient())))(t)
 	if _, err := client.PhoneChecks.List(t.Context(), idverify.ListOptions{}); err != nil {
 		t.Errorf("call with the credentials failed: %v", err)
 	}
@@ -67,9 +61,7 @@ func TestCredentialsFromEnv_Invalid(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			for _, name := range []string{id, secret} {
 				t.Setenv(name, "") // so that the test restores the variable
-				if err := os.Unsetenv(name); err != nil {
-					t.Fatal(err)
-				}
+				noError(t, os.Unsetenv(name))
 			}
 			for name, value := range tt.env {
 				t.Setenv(name, value)
@@ -343,12 +335,9 @@ func TestCredentialsSource_Console(t *testing.T) {
 	t.Parallel()
 	s := &secretService{secret: "new-secret"}
 	source, calls := sourceOf("old-secret", "new-secret")
-	console, err := idverify.NewConsole("https://idverify.sandbox.test", source, idverify.WithHTTPClient(&http.Client{Transport: s}))
-	if err != nil {
-		t.Fatal(err)
-	}
+	console := must(idverify.NewConsole("https://idverify.sandbox.test", source, idverify.WithHTTPClient(&http.Client{Transport: s})))(t)
 
-	err = console.ProjectCredentials.Delete(t.Context(), "p", "c")
+	err := console.ProjectCredentials.Delete(t.Context(), "p", "c")
 
 	if err != nil || calls() != 2 || s.tokenRequests() != 2 {
 		t.Errorf("error = %v, %d calls of the source, %d token requests, want nil, 2 and 2", err, calls(), s.tokenRequests())
@@ -389,19 +378,14 @@ func TestCredentialsSource_Arguments(t *testing.T) {
 func TestCredentialsFile_Unreadable(t *testing.T) {
 	t.Parallel()
 	malformed := filepath.Join(t.TempDir(), "credentials.json")
-	if err := os.WriteFile(malformed, []byte("new-secret"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, os.WriteFile(malformed, []byte("new-secret"), 0o600))
 	for path, want := range map[string]string{
 		filepath.Join(t.TempDir(), "missing"): "credentials source failed: read credentials file: no such file or directory (restore the file, or correct its path)",
 		malformed:                             `credentials source failed: read credentials file: not JSON with "client_id" and "client_secret" (restore the file)`,
 	} {
-		c, err := idverify.NewClient("https://idverify.sandbox.test", idverify.CredentialsFile(path), withoutRetries)
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := must(idverify.NewClient("https://idverify.sandbox.test", idverify.CredentialsFile(path), withoutRetries))(t)
 
-		_, err = c.PhoneChecks.Get(t.Context(), "a")
+		_, err := c.PhoneChecks.Get(t.Context(), "a")
 
 		if want = `idverify: get token for scope "phone_check": ` + want; err == nil || err.Error() != want {
 			t.Errorf("error\n%v\nwant\n%s", err, want)
@@ -414,9 +398,7 @@ func TestCredentialsFile_Rotation(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "credentials.json")
 	write := func(text string) {
 		t.Helper()
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, os.WriteFile(path, []byte(text), 0o600))
 	}
 	write(`{"client_id": "client-1", "client_secret": "old-secret", "project_id": "p"}`)
 	source := idverify.CredentialsFile(path)
@@ -436,9 +418,7 @@ func TestCredentialsFile_Rotation(t *testing.T) {
 			t.Errorf("%q: error = %v, want an error without the path and the secret", text, err)
 		}
 	}
-	if err := os.Remove(path); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, os.Remove(path))
 	if _, err := source.Credentials(t.Context()); !errors.Is(err, fs.ErrNotExist) || strings.Contains(err.Error(), path) {
 		t.Errorf("missing file: error = %v, want fs.ErrNotExist without the path", err)
 	}
@@ -933,9 +913,7 @@ func TestCredentialsSource_RotationUnderLoad(t *testing.T) {
 	var calls int64
 	for range rotations {
 		// Renewals are due while the credentials change.
-		if err := srv.Advance(t.Context(), 59*time.Minute+30*time.Second); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, srv.Advance(t.Context(), 59*time.Minute+30*time.Second))
 		calls += underLoad(t, call, func() {
 			old := store.current.Load().ClientID
 			issued := must(console.ProjectCredentials.Create(t.Context(), project.ProjectID))(t)

@@ -13,7 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	idverify "github.com/idverify/idverify-go"
 	"github.com/idverify/idverify-go/internal/wire"
 )
@@ -238,14 +237,9 @@ func TestClient_DecodesFixtures(t *testing.T) {
 			t.Parallel()
 			srv := newService(t, respondWith(200, string(fixture(t, tt.fixture))))
 
-			got, err := tt.get(t.Context(), srv.client(t))
+			got := must(tt.get(t.Context(), srv.client(t)))(t)
 
-			if err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(tt.want, got); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
-			}
+			wantEqual(t, tt.want, got, "result")
 		})
 	}
 }
@@ -268,11 +262,8 @@ func TestClient_DecodesToken(t *testing.T) {
 	srv.token = respondWith(200, string(fixture(t, "token.json")))
 	clock := newClock()
 
-	token, err := srv.client(t, idverify.WithClock(clock.now)).Token(t.Context(), idverify.ScopePhoneCheck)
+	token := must(srv.client(t, idverify.WithClock(clock.now)).Token(t.Context(), idverify.ScopePhoneCheck))(t)
 
-	if err != nil {
-		t.Fatal(err)
-	}
 	if token.AccessToken != "eyJvcGFxdWUiOnRydWV9.sandbox-access-token" || token.Type() != "Bearer" || !token.Expiry.Equal(clock.now().Add(time.Hour)) || token.ExpiresIn != 3600 {
 		t.Errorf("token type = %s, expiry = %v, want the Bearer token of the fixture, valid for an hour", token.Type(), token.Expiry)
 	}
@@ -327,9 +318,7 @@ func TestClient_SendsParameters(t *testing.T) {
 func wantBody(t *testing.T, r recordedRequest, want string) {
 	t.Helper()
 	var got, wanted any
-	if err := errors.Join(json.Unmarshal(r.body, &got), json.Unmarshal([]byte(want), &wanted)); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, errors.Join(json.Unmarshal(r.body, &got), json.Unmarshal([]byte(want), &wanted)))
 	if !reflect.DeepEqual(got, wanted) {
 		t.Errorf("body = %s, want %s", r.body, want)
 	}
@@ -415,9 +404,7 @@ func operationsNamed(name string) (found []matrixOperation) {
 func operations(t testing.TB) []operation {
 	t.Helper()
 	var ops []operation
-	if err := json.Unmarshal(fixture(t, "operations.json"), &ops); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, json.Unmarshal(fixture(t, "operations.json"), &ops))
 	return ops
 }
 

@@ -292,9 +292,7 @@ func TestClient_ClosedIdleConnection(t *testing.T) {
 				}
 			}))
 			c := srv.clients(t, idverify.WithRetry(defaultRetries))
-			if err := getOperation.call(t.Context(), c); err != nil {
-				t.Fatal(err)
-			}
+			noError(t, getOperation.call(t.Context(), c))
 			srv.conns.Wait() // until the client has also closed the connection
 
 			err := createOperation.call(t.Context(), c)
@@ -409,14 +407,8 @@ type http2Clients struct {
 func (s *http2Server) clients(t testing.TB, opts ...idverify.Option) http2Clients {
 	t.Helper()
 	opts = append([]idverify.Option{idverify.WithHTTPClient(&http.Client{Transport: s.transport}), v02}, opts...)
-	client, err := idverify.NewClient(s.url(), credentials, opts...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	console, err := idverify.NewConsole(s.url(), credentials, opts...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := must(idverify.NewClient(s.url(), credentials, opts...))(t)
+	console := must(idverify.NewConsole(s.url(), credentials, opts...))(t)
 	return http2Clients{client, console}
 }
 

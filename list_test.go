@@ -32,11 +32,8 @@ func TestPhoneCheckService_ListQuery(t *testing.T) {
 	} {
 		srv := newService(t, respondWith(200, string(fixture(t, "phone_checks.json"))))
 
-		_, err := srv.client(t).PhoneChecks.List(t.Context(), tt.options)
+		must(srv.client(t).PhoneChecks.List(t.Context(), tt.options))(t)
 
-		if err != nil {
-			t.Fatal(err)
-		}
 		if got := srv.calls()[0].uri; got != tt.want {
 			t.Errorf("%+v: URI = %q, want %q", tt.options, got, tt.want)
 		}

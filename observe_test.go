@@ -107,11 +107,8 @@ func TestWithObserver_Retries(t *testing.T) {
 			return respond(r)
 		}, log.option(), idverify.WithRetry(idverify.RetryPolicy{MinWait: 1, MaxWait: time.Minute}))
 
-		_, err := c.PhoneChecks.Get(t.Context(), phoneCheckID)
+		must(c.PhoneChecks.Get(t.Context(), phoneCheckID))(t)
 
-		if err != nil {
-			t.Fatal(err)
-		}
 		want := []idverify.Attempt{
 			{Operation: "token.create", Number: 1, Status: 200},
 			{Operation: "phone_check.get", Number: 1, Status: 503, Duration: time.Second, Wait: 3 * time.Second, Retry: true, RequestID: "request-1"},
@@ -130,9 +127,7 @@ func TestWithObserver_Retries(t *testing.T) {
 				t.Errorf("attempt %d: error = %v, want the *Error for the response", i, a.Err)
 			}
 		}
-		if diff := cmp.Diff(want, attempts); diff != "" {
-			t.Errorf("attempts (-want +got):\n%s", diff)
-		}
+		wantEqual(t, want, attempts, "attempts")
 	})
 }
 
@@ -212,9 +207,7 @@ func TestWithObserver_Outcomes(t *testing.T) {
 
 			err := tt.do(t.Context(), srv.client(t, log.option()))
 
-			if diff := cmp.Diff(tt.want, log.lines(t)); diff != "" {
-				t.Errorf("attempts (-want +got):\n%s", diff)
-			}
+			wantEqual(t, tt.want, log.lines(t), "attempts")
 			attempts := log.all(t)
 			if last := attempts[len(attempts)-1]; last.Err != err {
 				t.Errorf("error of the last attempt = %v, want that of the operation: %v", last.Err, err)
@@ -268,9 +261,7 @@ func TestWithObserver_ClientToken(t *testing.T) {
 	}
 
 	want := []string{"token.create 1: 503, error, retry", "token.create 2: 200"}
-	if diff := cmp.Diff(want, log.lines(t)); diff != "" {
-		t.Errorf("attempts (-want +got):\n%s", diff)
-	}
+	wantEqual(t, want, log.lines(t), "attempts")
 }
 
 func TestWithObserver_Canceled(t *testing.T) {
@@ -326,9 +317,7 @@ func TestWithObserver_OperationNames(t *testing.T) {
 			}
 			s.client, s.console = s.srv.Client(log.option(), v02), s.srv.Console(log.option())
 
-			if err := m.do(t.Context(), s); err != nil {
-				t.Fatal(err)
-			}
+			noError(t, m.do(t.Context(), s))
 
 			attempts := log.all(t)
 			want := idverify.Attempt{Operation: m.op.Name, Number: 1, Status: m.op.Success}
@@ -337,9 +326,7 @@ func TestWithObserver_OperationNames(t *testing.T) {
 				t.Errorf("attempt = %+v, want request ID, rate limit and duration", last)
 			}
 			last.RequestID, last.RateLimit, last.Duration = "", nil, 0
-			if diff := cmp.Diff(want, last); diff != "" {
-				t.Errorf("attempt (-want +got):\n%s", diff)
-			}
+			wantEqual(t, want, last, "attempt")
 			if attempts[0].Operation != "token.create" || attempts[0].Status != 200 {
 				t.Errorf("first attempt = %+v, want the token request", attempts[0])
 			}

@@ -138,12 +138,9 @@ func TestError_RedactsShortSecretsAsWords(t *testing.T) {
 	} {
 		srv := newService(t, respondWith(400, fmt.Sprintf(`{"type":"https://docs.example/#bad_request","detail":%q}`, tt.detail)))
 		srv.token = respondWith(200, `{"access_token":"tr","expires_in":3600}`)
-		c, err := idverify.NewClient(srv.URL, idverify.Credentials{ClientID: "c", ClientSecret: idverify.NewSecret("secret7")}, idverify.WithHTTPClient(srv.Client()))
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := must(idverify.NewClient(srv.URL, idverify.Credentials{ClientID: "c", ClientSecret: idverify.NewSecret("secret7")}, idverify.WithHTTPClient(srv.Client())))(t)
 
-		_, err = c.PhoneChecks.Get(t.Context(), "a")
+		_, err := c.PhoneChecks.Get(t.Context(), "a")
 
 		if e, ok := errors.AsType[*idverify.Error](err); !ok || e.Detail != tt.want {
 			t.Errorf("error = %v, want the detail %q", err, tt.want)
@@ -736,14 +733,8 @@ func TestSecret_HiddenFromReflection(t *testing.T) {
 	t.Parallel()
 	const text = "s3cret-of-client-1"
 	credentials := idverify.Credentials{ClientID: "client-1", ClientSecret: idverify.NewSecret(text)}
-	client, err := idverify.NewClient("https://eu.api.example.com", credentials)
-	if err != nil {
-		t.Fatal(err)
-	}
-	console, err := idverify.NewConsole("https://eu.api.example.com", credentials)
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := must(idverify.NewClient("https://eu.api.example.com", credentials))(t)
+	console := must(idverify.NewConsole("https://eu.api.example.com", credentials))(t)
 	type config struct {
 		Exported idverify.Secret
 		hidden   idverify.Secret

@@ -114,10 +114,7 @@ var fastRetries = idverify.RetryPolicy{MaxAttempts: 4, MinWait: 1, MaxWait: 1000
 // fixture returns the contents of a file of internal/wire/testdata.
 func fixture(t testing.TB, name string) []byte {
 	t.Helper()
-	b, err := os.ReadFile(filepath.Join("internal", "wire", "testdata", name))
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must(os.ReadFile(filepath.Join("internal", "wire", "testdata", name)))(t)
 	return b
 }
 
@@ -273,10 +270,7 @@ func slowOperations(s *memoryService, token string) roundTripperFunc {
 // tokenFor returns a token for scopes.
 func tokenFor(t testing.TB, c *idverify.Client, scopes ...idverify.Scope) string {
 	t.Helper()
-	token, err := c.Token(t.Context(), scopes...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	token := must(c.Token(t.Context(), scopes...))(t)
 	return token.AccessToken
 }
 

@@ -73,20 +73,14 @@ func TestVerdict_CallbackProduct(t *testing.T) {
 // parseVerdicts returns the verdicts of a callback.
 func parseVerdicts(t *testing.T, kind, body string) string {
 	t.Helper()
-	c, err := idverify.ParseCallback(&signature.Message{Product: kind, Body: []byte(body)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must(idverify.ParseCallback(&signature.Message{Product: kind, Body: []byte(body)}))(t)
 	return fmt.Sprint(c.Match, " ", c.NoSIMChange)
 }
 
 // checkBody returns the JSON of a check.
 func checkBody(t *testing.T, status string, match, noSIMChange *bool) string {
 	t.Helper()
-	b, err := json.Marshal(map[string]any{"check_id": phoneCheckID, "status": status, "match": match, "no_sim_change": noSIMChange})
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must(json.Marshal(map[string]any{"check_id": phoneCheckID, "status": status, "match": match, "no_sim_change": noSIMChange}))(t)
 	return string(b)
 }
 
@@ -104,10 +98,7 @@ func TestVerdict_Text(t *testing.T) {
 	var log bytes.Buffer
 
 	printed := fmt.Sprint(verdicts, idverify.Verdict(-1), idverify.Verdict(3))
-	encoded, err := json.Marshal(verdicts)
-	if err != nil {
-		t.Fatal(err)
-	}
+	encoded := must(json.Marshal(verdicts))(t)
 	var decoded []idverify.Verdict
 	decodeErr := json.Unmarshal(encoded, &decoded)
 	slog.New(slog.NewJSONHandler(&log, nil)).Info("a", "verdict", idverify.VerdictNo)
@@ -210,17 +201,12 @@ func TestVerdict_Expired(t *testing.T) {
 	t.Parallel()
 	s := newVerdictShop(t)
 	for _, number := range []string{"447700900112", "447700900113"} {
-		check, err := s.client.PhoneChecks.Create(t.Context(), idverify.PhoneCheckParams{PhoneNumber: number, CallbackURL: s.callbackURL})
-		if err != nil {
-			t.Fatal(err)
-		}
+		check := must(s.client.PhoneChecks.Create(t.Context(), idverify.PhoneCheckParams{PhoneNumber: number, CallbackURL: s.callbackURL}))(t)
 		if got := check.Match; got != idverify.VerdictUnknown {
 			t.Errorf("ACCEPTED check of %s: Match = %s, want unknown", number, got)
 		}
 
-		if err := s.srv.Advance(t.Context(), 3*time.Minute); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, s.srv.Advance(t.Context(), 3*time.Minute))
 		c := s.next(t)
 
 		if c.Status != idverify.StatusExpired || c.Match != idverify.VerdictUnknown || c.NoSIMChange != idverify.VerdictUnknown {
@@ -251,9 +237,7 @@ func newVerdictShop(t *testing.T) *verdictShop {
 // next returns the next callback.
 func (s *verdictShop) next(t *testing.T) *idverify.Callback {
 	t.Helper()
-	if err := s.srv.WaitIdle(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, s.srv.WaitIdle(t.Context()))
 	select {
 	case c := <-s.callbacks:
 		return c

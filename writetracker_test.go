@@ -52,16 +52,11 @@ func TestClient_RetriesDeadConnection(t *testing.T) {
 				first = &failingConn{Conn: conn}
 				return first, nil
 			}
-			c, err := idverify.NewClient(tt.url, credentials, idverify.WithHTTPClient(&http.Client{Transport: tt.transport}), idverify.WithRetry(defaultRetries))
-			if err != nil {
-				t.Fatal(err)
-			}
-			if _, err := c.Token(t.Context(), idverify.ScopePhoneCheck); err != nil {
-				t.Fatal(err)
-			}
+			c := must(idverify.NewClient(tt.url, credentials, idverify.WithHTTPClient(&http.Client{Transport: tt.transport}), idverify.WithRetry(defaultRetries)))(t)
+			must(c.Token(t.Context(), idverify.ScopePhoneCheck))(t)
 			first.broken.Store(true)
 
-			_, err = c.PhoneChecks.Create(t.Context(), createParams)
+			_, err := c.PhoneChecks.Create(t.Context(), createParams)
 
 			if n := tt.creates(); err != nil || n != 1 {
 				t.Errorf("creates = %d, error = %v, want 1 and no error", n, err)

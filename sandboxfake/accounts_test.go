@@ -8,8 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/idverify/idverify-go"
 	"github.com/idverify/idverify-go/sandboxfake"
 )
@@ -27,30 +25,12 @@ func TestServer_ExactAmounts(t *testing.T) {
 	project := account.NewProject(idverify.ProjectParams{Name: "Live", Mode: idverify.ModeLive})
 	console, client := account.Console(), project.Client()
 
-	topUp, err := console.TopUps.Create(t.Context(), idverify.TopUpParams{PaymentMethodID: method, Currency: "EUR", Amount: manyDigits})
-	if err != nil {
-		t.Fatal(err)
-	}
-	check, err := client.PhoneChecks.Create(t.Context(), idverify.PhoneCheckParams{PhoneNumber: "447700900012"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	balance, err := console.Billing.Balance(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	topUps, err := console.TopUps.List(t.Context(), idverify.ListOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	usage, err := console.Usage.Daily(t.Context(), idverify.UsageQuery{From: frozenAt, GroupBy: []idverify.UsageGroup{idverify.UsageByProduct}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	country, err := client.Reachability.LookupCountry(t.Context(), "GB")
-	if err != nil {
-		t.Fatal(err)
-	}
+	topUp := must(console.TopUps.Create(t.Context(), idverify.TopUpParams{PaymentMethodID: method, Currency: "EUR", Amount: manyDigits}))(t)
+	check := must(client.PhoneChecks.Create(t.Context(), idverify.PhoneCheckParams{PhoneNumber: "447700900012"}))(t)
+	balance := must(console.Billing.Balance(t.Context()))(t)
+	topUps := must(console.TopUps.List(t.Context(), idverify.ListOptions{}))(t)
+	usage := must(console.Usage.Daily(t.Context(), idverify.UsageQuery{From: frozenAt, GroupBy: []idverify.UsageGroup{idverify.UsageByProduct}}))(t)
+	country := must(client.Reachability.LookupCountry(t.Context(), "GB"))(t)
 
 	const left = "499999999999.666666"
 	got := map[string]json.Number{
@@ -62,9 +42,7 @@ func TestServer_ExactAmounts(t *testing.T) {
 		"top-up": manyDigits, "listed top-up": manyDigits, "charge": "0.333333", "snapshot": left,
 		"balance": left, "reserved": "0", "credit": "0", "usage": "0.333333", "price": "0.333333",
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("amounts of the client (-want +got):\n%s", diff)
-	}
+	wantEqual(t, want, got, "amounts of the client")
 	if usage[0].Product != idverify.ProductPhoneCheck {
 		t.Errorf("usage of product %q, want %q", usage[0].Product, idverify.ProductPhoneCheck)
 	}
@@ -208,10 +186,7 @@ func TestServer_RejectsInvalidURLs(t *testing.T) {
 	expect := func(field, defect string, values ...string) {
 		t.Helper()
 		for _, value := range values {
-			quoted, err := json.Marshal(value)
-			if err != nil {
-				t.Fatal(err)
-			}
+			quoted := must(json.Marshal(value))(t)
 			pair := fmt.Sprintf("{%q:%s}", field, quoted)
 			created++
 			for where, r := range map[string]response{
@@ -361,7 +336,5 @@ func TestServer_ProjectCallbackURL(t *testing.T) {
 	for _, d := range srv.Deliveries() {
 		got = append(got, string(d.Product)+" "+d.URL)
 	}
-	if diff := cmp.Diff([]string{"phone_check " + phoneURL, "subscriber_check " + shopURL}, got); diff != "" {
-		t.Errorf("deliveries (-want +got):\n%s", diff)
-	}
+	wantEqual(t, []string{"phone_check " + phoneURL, "subscriber_check " + shopURL}, got, "deliveries")
 }

@@ -14,6 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/idverify/idverify-go"
 	"github.com/idverify/idverify-go/sandboxfake"
 )
@@ -99,10 +101,7 @@ func (a *api) request(method, path, body string) *http.Request {
 	if strings.HasPrefix(path, "/") {
 		target = a.srv.URL() + path
 	}
-	request, err := http.NewRequestWithContext(a.t.Context(), method, target, strings.NewReader(body))
-	if err != nil {
-		a.t.Fatal(err)
-	}
+	request := must(http.NewRequestWithContext(a.t.Context(), method, target, strings.NewReader(body)))(a.t)
 	return request
 }
 
@@ -114,15 +113,9 @@ func (a *api) do(request *http.Request) response {
 		client = new(*a.client)
 	}
 	client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
-	httpResponse, err := client.Do(request)
-	if err != nil {
-		a.t.Fatal(err)
-	}
+	httpResponse := must(client.Do(request))(a.t)
 	defer httpResponse.Body.Close()
-	body, err := io.ReadAll(httpResponse.Body)
-	if err != nil {
-		a.t.Fatal(err)
-	}
+	body := must(io.ReadAll(httpResponse.Body))(a.t)
 	r := response{status: httpResponse.StatusCode, header: httpResponse.Header, body: body}
 	if len(body) > 0 && bytes.Contains([]byte(httpResponse.Header.Get("Content-Type")), []byte("json")) {
 		if err := json.Unmarshal(body, &r.json); err != nil {
@@ -136,17 +129,13 @@ func (a *api) do(request *http.Request) response {
 // waitIdle waits until no callback is in flight and no event is due.
 func waitIdle(t testing.TB, srv *sandboxfake.Server) {
 	t.Helper()
-	if err := srv.WaitIdle(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, srv.WaitIdle(t.Context()))
 }
 
 // advance moves the clock of a server.
 func advance(t testing.TB, srv *sandboxfake.Server, d time.Duration) {
 	t.Helper()
-	if err := srv.Advance(t.Context(), d); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, srv.Advance(t.Context(), d))
 }
 
 // fragment returns the fragment of a problem's type, which identifies the problem.
@@ -288,9 +277,7 @@ func (r response) number(t testing.TB, names ...string) string {
 	decoder := json.NewDecoder(bytes.NewReader(r.body))
 	decoder.UseNumber()
 	var v any
-	if err := decoder.Decode(&v); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, decoder.Decode(&v))
 	for _, name := range names {
 		if i, err := strconv.Atoi(name); err == nil {
 			v = v.([]any)[i]
@@ -352,4 +339,31 @@ func serve(t testing.TB, srv *sandboxfake.Server, token, method, target, body st
 	}
 	wantDescribed(t, request, r)
 	return r
+}
+
+// must returns v, or fails the test.
+func must[T any](v T, err error) func(testing.TB) T {
+	return func(t testing.TB) T {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+}
+
+// noError fails the test if err is not nil.
+func noError(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// wantEqual reports the difference between want and got.
+func wantEqual(t testing.TB, want, got any, format string, args ...any) {
+	t.Helper()
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", fmt.Sprintf(format, args...), diff)
+	}
 }

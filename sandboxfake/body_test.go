@@ -40,10 +40,7 @@ func TestServer_BodyTimeout(t *testing.T) {
 				conn.SetReadDeadline(time.Now().Add(time.Hour))
 				started := time.Now()
 
-				_, err := fmt.Fprintf(conn, "%sHost: %s\r\n\r\n%s", strings.ReplaceAll(row.request, "%s", a.srv.ControlToken()), host, row.part)
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(fmt.Fprintf(conn, "%sHost: %s\r\n\r\n%s", strings.ReplaceAll(row.request, "%s", a.srv.ControlToken()), host, row.part))(t)
 				response, err := io.ReadAll(conn)
 
 				if waited := time.Since(started); errors.Is(err, os.ErrDeadlineExceeded) || waited != 30*time.Second {
@@ -109,11 +106,8 @@ func TestServer_BodyTimeoutEndsBeforeStream(t *testing.T) {
 		conn, host := a.dial()
 		conn.SetReadDeadline(time.Now().Add(5 * time.Minute))
 
-		_, err := fmt.Fprintf(conn, "GET /_sandbox/events HTTP/1.1\r\nHost: %s\r\nAuthorization: Bearer %s\r\nContent-Length: 2\r\n\r\n{}", host, a.srv.ControlToken())
-		if err != nil {
-			t.Fatal(err)
-		}
-		_, err = io.ReadAll(conn)
+		must(fmt.Fprintf(conn, "GET /_sandbox/events HTTP/1.1\r\nHost: %s\r\nAuthorization: Bearer %s\r\nContent-Length: 2\r\n\r\n{}", host, a.srv.ControlToken()))(t)
+		_, err := io.ReadAll(conn)
 
 		if !errors.Is(err, os.ErrDeadlineExceeded) {
 			t.Errorf("the stream ended (%v), want it to last", err)
@@ -326,13 +320,8 @@ func TestServer_PatchProject(t *testing.T) {
 					shown[name] = v
 				}
 			}
-			got, err := json.Marshal(shown)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(want, string(got)); diff != "" {
-				t.Errorf("project (-want +got):\n%s", diff)
-			}
+			got := must(json.Marshal(shown))(t)
+			wantEqual(t, want, string(got), "project")
 		})
 	}
 }

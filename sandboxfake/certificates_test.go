@@ -23,8 +23,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/idverify/idverify-go/internal/tooltest"
 	"github.com/idverify/idverify-go/sandboxfake"
 )
@@ -61,20 +59,13 @@ func TestServer_CACertPEMConstraints(t *testing.T) {
 			if block == nil || len(rest) != 0 {
 				t.Fatal("want one PEM block")
 			}
-			ca, err := x509.ParseCertificate(block.Bytes)
-			if err != nil {
-				t.Fatal(err)
-			}
+			ca := must(x509.ParseCertificate(block.Bytes))(t)
 			var ips []string
 			for _, ip := range ca.PermittedIPRanges {
 				ips = append(ips, ip.String())
 			}
-			if diff := cmp.Diff(row.dns, ca.PermittedDNSDomains); diff != "" {
-				t.Errorf("permitted DNS names (-want +got):\n%s", diff)
-			}
-			if diff := cmp.Diff(row.ips, ips); diff != "" {
-				t.Errorf("permitted addresses (-want +got):\n%s", diff)
-			}
+			wantEqual(t, row.dns, ca.PermittedDNSDomains, "permitted DNS names")
+			wantEqual(t, row.ips, ips, "permitted addresses")
 			if !ca.PermittedDNSDomainsCritical || !ca.IsCA || !ca.MaxPathLenZero {
 				t.Errorf("critical = %v, CA = %v, no intermediate CA = %v, want all true", ca.PermittedDNSDomainsCritical, ca.IsCA, ca.MaxPathLenZero)
 			}
@@ -88,11 +79,8 @@ func TestServer_FreshCertificateValidity(t *testing.T) {
 	srv := sandboxfake.New(t, sandboxfake.WithFreshKeys())
 	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: exportedRoots(t, srv)}, DisableKeepAlives: true}}
 
-	response, err := client.Get(srv.URL() + "/.well-known/jwks.json")
+	response := must(client.Get(srv.URL() + "/.well-known/jwks.json"))(t)
 
-	if err != nil {
-		t.Fatal(err)
-	}
 	response.Body.Close()
 	leaf := response.TLS.PeerCertificates[0]
 	if valid := leaf.NotAfter.Sub(leaf.NotBefore); valid > 825*24*time.Hour || valid < 300*24*time.Hour {
@@ -106,21 +94,14 @@ func TestServer_FreshCALimits(t *testing.T) {
 	srv := sandboxfake.New(t, sandboxfake.WithFreshKeys())
 	block, _ := pem.Decode(srv.CACertPEM())
 
-	ca, err := x509.ParseCertificate(block.Bytes)
+	ca := must(x509.ParseCertificate(block.Bytes))(t)
 
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff([]x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}, ca.ExtKeyUsage); diff != "" {
-		t.Errorf("extended key usage (-want +got):\n%s", diff)
-	}
+	wantEqual(t, []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}, ca.ExtKeyUsage, "extended key usage")
 	if valid := ca.NotAfter.Sub(ca.NotBefore); valid > 366*24*time.Hour || time.Until(ca.NotAfter) < 300*24*time.Hour {
 		t.Errorf("the CA is valid for %v, until %v, want about a year", valid, ca.NotAfter)
 	}
 	// The reserved domain has no names, so no name of these types is permitted.
-	if diff := cmp.Diff([][]string{{"invalid"}, {"invalid"}}, [][]string{ca.PermittedEmailAddresses, ca.PermittedURIDomains}); diff != "" {
-		t.Errorf("permitted e-mail addresses and URIs (-want +got):\n%s", diff)
-	}
+	wantEqual(t, [][]string{{"invalid"}, {"invalid"}}, [][]string{ca.PermittedEmailAddresses, ca.PermittedURIDomains}, "permitted e-mail addresses and URIs")
 }
 
 // OpenSSL accepts the service's certificate, and its CA for TLS servers only.
@@ -128,10 +109,7 @@ func TestServer_FreshCAInOpenSSL(t *testing.T) {
 	t.Parallel()
 	tooltest.Require(t, tooltest.Installed("openssl"), "run script/setup interop")
 	srv := sandboxfake.New(t, sandboxfake.WithFreshKeys())
-	conn, err := tls.Dial("tcp", strings.TrimPrefix(srv.URL(), "https://"), &tls.Config{RootCAs: exportedRoots(t, srv)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := must(tls.Dial("tcp", strings.TrimPrefix(srv.URL(), "https://"), &tls.Config{RootCAs: exportedRoots(t, srv)}))(t)
 	conn.Close()
 	dir := t.TempDir()
 	ca, leaf := filepath.Join(dir, "ca.pem"), filepath.Join(dir, "leaf.pem")
@@ -139,9 +117,7 @@ func TestServer_FreshCAInOpenSSL(t *testing.T) {
 		ca:   srv.CACertPEM(),
 		leaf: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: conn.ConnectionState().PeerCertificates[0].Raw}),
 	} {
-		if err := os.WriteFile(file, content, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, os.WriteFile(file, content, 0o600))
 	}
 
 	verified, verifyErr := exec.CommandContext(t.Context(), "openssl", "verify", "-x509_strict", "-purpose", "sslserver", "-verify_hostname", "localhost", "-CAfile", ca, leaf).CombinedOutput()
@@ -167,9 +143,7 @@ func TestServer_CACertPEMInClients(t *testing.T) {
 	}{{"fixed keys", nil}, {"fresh keys", []sandboxfake.Option{sandboxfake.WithFreshKeys()}}} {
 		srv := sandboxfake.New(t, keys.opts...)
 		caFile := filepath.Join(t.TempDir(), "ca.pem")
-		if err := os.WriteFile(caFile, srv.CACertPEM(), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, os.WriteFile(caFile, srv.CACertPEM(), 0o600))
 		rogue, err := sandboxfake.IssueExported(srv, "shop.example")
 		if err != nil {
 			t.Fatal(err)
@@ -319,10 +293,7 @@ func TestStart_CertificateHosts(t *testing.T) {
 // it is that of an authority.
 func newCertificate(t *testing.T, names ...string) tls.Certificate {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	key := must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(1),
 		Subject:      pkix.Name{CommonName: "own"},
@@ -337,10 +308,7 @@ func newCertificate(t *testing.T, names ...string) tls.Certificate {
 			template.DNSNames = append(template.DNSNames, name)
 		}
 	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	der := must(x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key))(t)
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
 }
 
@@ -348,10 +316,7 @@ func newCertificate(t *testing.T, names ...string) tls.Certificate {
 // verifies name. TLS sends no IP addresses.
 func presented(t *testing.T, addr, name string) *x509.Certificate {
 	t.Helper()
-	conn, err := tls.Dial("tcp", addr, &tls.Config{ServerName: name, InsecureSkipVerify: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := must(tls.Dial("tcp", addr, &tls.Config{ServerName: name, InsecureSkipVerify: true}))(t)
 	defer conn.Close()
 	return conn.ConnectionState().PeerCertificates[0]
 }
@@ -428,10 +393,7 @@ func TestWithCertificate_Root(t *testing.T) {
 func issue(t *testing.T, issuer tls.Certificate, names ...string) tls.Certificate {
 	t.Helper()
 	issued := newCertificate(t, names...)
-	template, err := x509.ParseCertificate(issued.Certificate[0])
-	if err != nil {
-		t.Fatal(err)
-	}
+	template := must(x509.ParseCertificate(issued.Certificate[0]))(t)
 	template.Subject.CommonName = "leaf"
 	parent, err := x509.ParseCertificate(issuer.Certificate[0])
 	if err != nil {

@@ -24,10 +24,7 @@ func (a *api) location(body string) *url.URL {
 	if r.status != http.StatusFound {
 		a.t.Fatalf("open: %d %s, want a redirect", r.status, r.body)
 	}
-	location, err := url.Parse(r.header.Get("Location"))
-	if err != nil {
-		a.t.Fatal(err)
-	}
+	location := must(url.Parse(r.header.Get("Location")))(a.t)
 	return location
 }
 

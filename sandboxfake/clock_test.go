@@ -13,8 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/idverify/idverify-go"
 	"github.com/idverify/idverify-go/internal/synctest"
 	"github.com/idverify/idverify-go/sandboxfake"
@@ -112,12 +110,8 @@ func TestServer_AdvanceRunsEventsInOrder(t *testing.T) {
 
 		advance(t, srv, 140*time.Second)
 
-		if diff := cmp.Diff([]string{"/first", "/second", "/first", "/second"}, seen); diff != "" {
-			t.Errorf("order of the callbacks (-want +got):\n%s", diff)
-		}
-		if diff := cmp.Diff([]time.Duration{120 * time.Second, 120 * time.Second, 130 * time.Second, 130 * time.Second}, at); diff != "" {
-			t.Errorf("server's clock at the callbacks (-want +got):\n%s", diff)
-		}
+		wantEqual(t, []string{"/first", "/second", "/first", "/second"}, seen, "order of the callbacks")
+		wantEqual(t, []time.Duration{120 * time.Second, 120 * time.Second, 130 * time.Second, 130 * time.Second}, at, "server's clock at the callbacks")
 		if got := srv.Now().Sub(began); got != 140*time.Second {
 			t.Errorf("Advance moved the clock by %v, want 140 s", got)
 		}
@@ -162,9 +156,7 @@ func TestServer_CreateDuringAdvance(t *testing.T) {
 
 		advance(t, srv, 240*time.Second)
 
-		if diff := cmp.Diff([]time.Duration{120 * time.Second, 120 * time.Second, 240 * time.Second}, at); diff != "" {
-			t.Errorf("times of the callbacks (-want +got):\n%s", diff)
-		}
+		wantEqual(t, []time.Duration{120 * time.Second, 120 * time.Second, 240 * time.Second}, at, "times of the callbacks")
 	})
 }
 
@@ -178,9 +170,7 @@ func TestServer_ConcurrentAdvance(t *testing.T) {
 		one, other := startAdvance(t.Context(), srv, time.Minute), startAdvance(t.Context(), srv, time.Hour)
 		app.respond <- http.StatusNoContent
 
-		if err := errors.Join(<-one, <-other); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, errors.Join(<-one, <-other))
 		if got := srv.Now().Sub(began); got != time.Hour+time.Minute {
 			t.Errorf("clock moved by %v, want the sum of both", got)
 		}
@@ -309,11 +299,8 @@ func TestServer_RunningClockExpiry(t *testing.T) {
 		advance(t, srv, 100*time.Second)
 		began := time.Now()
 
-		delivery, err := srv.WaitDelivery(t.Context(), sandboxfake.Delivery.Acknowledged)
+		delivery := must(srv.WaitDelivery(t.Context(), sandboxfake.Delivery.Acknowledged))(t)
 
-		if err != nil {
-			t.Fatal(err)
-		}
 		if waited := time.Since(began); waited != 20*time.Second || delivery.Status != "EXPIRED" {
 			t.Errorf("callback after %v with status %s, want EXPIRED after the remaining 20 s", waited, delivery.Status)
 		}
@@ -370,9 +357,7 @@ const untilRenewal = 59*time.Minute + 30*time.Second
 // startRenewal performs a call whose token is due for renewal.
 func startRenewal(t *testing.T, srv *sandboxfake.Server, call func() error) {
 	t.Helper()
-	if err := errors.Join(call(), srv.Advance(t.Context(), untilRenewal), call()); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, errors.Join(call(), srv.Advance(t.Context(), untilRenewal), call()))
 }
 
 // tokenCall returns a call of c.
@@ -492,9 +477,7 @@ func TestServer_AdvanceWaitsForRenewal(t *testing.T) {
 func TestServer_AdvanceWaitsForReceiver(t *testing.T) {
 	onEachClock(t, func(t *testing.T, srv *sandboxfake.Server) {
 		call := tokenCall(t, srv.Client())
-		if err := errors.Join(call(), srv.Advance(t.Context(), 59*time.Minute-5*time.Second)); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, errors.Join(call(), srv.Advance(t.Context(), 59*time.Minute-5*time.Second)))
 		status := http.StatusInternalServerError // of the first attempt; the second one, 10 seconds later, starts a renewal
 		var called time.Time
 		newAPI(t, srv).completeCheck(srv.Handle("app.sandbox.test", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -624,10 +607,7 @@ func TestServer_TimestampsUseServerClock(t *testing.T) {
 		redirected := a.get(phoneChecks02 + "/" + a.create(phoneChecks02, `{"phone_number":"447700900012","redirect_url":"`+host+`"}`) + "/redirect")
 		waitIdle(t, srv)
 		attempt := srv.Deliveries()[0].Attempts[0]
-		location, err := url.Parse(redirected.header.Get("Location"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		location := must(url.Parse(redirected.header.Get("Location")))(t)
 		date, _ := base64.StdEncoding.DecodeString(location.Query().Get("date"))
 
 		wire, http1 := now.Format("2006-01-02T15:04:05-0700"), now.Format(http.TimeFormat)

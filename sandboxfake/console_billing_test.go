@@ -182,13 +182,9 @@ func TestServer_PaymentMethodBounds(t *testing.T) {
 			"id": r.text("payment_method_id"), "payment_method_id": r.text("payment_method_id"), "last_four_digits": row.number[len(row.number)-4:],
 			"expiry_month": float64(row.month), "expiry_year": float64(row.year), "currencies": []any{"USD", "GBP"},
 		}
-		if diff := cmp.Diff(want, r.json); diff != "" {
-			t.Errorf("created (-want +got):\n%s", diff)
-		}
+		wantEqual(t, want, r.json, "created")
 		read := owner.want(200, http.MethodGet, workspaces+"/default/payment_methods/"+r.text("payment_method_id"), "")
-		if diff := cmp.Diff(want, read.json); diff != "" {
-			t.Errorf("read (-want +got):\n%s", diff)
-		}
+		wantEqual(t, want, read.json, "read")
 	}
 	owner.get(workspaces+"/default/payment_methods/unknown").wantProblem(t, 404, "not_found")
 }
@@ -268,9 +264,7 @@ func TestServer_InsufficientBalance(t *testing.T) {
 		t.Errorf("balance after a SIMCheck for 0.000001 = %s, want 39.999999 API", got)
 	}
 	usage := owner.get(workspaces + "/default/usage/daily?group_by=product_id&search=date%3E2026")
-	if diff := cmp.Diff([]string{"60", "0.000001"}, usage.amounts(t)); diff != "" {
-		t.Errorf("usage without the rejected check (-want +got):\n%s", diff)
-	}
+	wantEqual(t, []string{"60", "0.000001"}, usage.amounts(t), "usage without the rejected check")
 }
 
 func TestServer_MembersShareBalance(t *testing.T) {
@@ -463,9 +457,7 @@ func TestServer_UsageGroups(t *testing.T) {
 			// Groups are sorted by ID, not by name.
 			got = sorted(got)
 		}
-		if diff := cmp.Diff(row.want, got); diff != "" {
-			t.Errorf("%s %s %s (-want +got):\n%s", row.period, row.search, row.groupBy, diff)
-		}
+		wantEqual(t, row.want, got, "%s %s %s", row.period, row.search, row.groupBy)
 	}
 }
 
@@ -488,9 +480,7 @@ func TestServer_UsagePages(t *testing.T) {
 	got := owner.usagePages("daily?size=2&group_by=product_id&search="+url.QueryEscape("date>=2026-01-30"), names)
 
 	want := []string{"2026-01-30 pck 4 3 API", "2026-01-30 sck 1 1 API", "2026-01-31 sck 1 0 API", "2026-02-01 pck 1 1 API", "2026-02-01 pck 1 1 EUR"}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("rows of all pages (-want +got):\n%s", diff)
-	}
+	wantEqual(t, want, got, "rows of all pages")
 }
 
 func TestServer_UsageLinksKeepGroups(t *testing.T) {
@@ -500,9 +490,7 @@ func TestServer_UsageLinksKeepGroups(t *testing.T) {
 	got := owner.usagePages("monthly?size=1&group_by=product_id&group_by=project_id&search="+url.QueryEscape("date==2026-01"), names)
 
 	want := []string{"2026-01 pck live 3 3 API", "2026-01 pck sandbox 1 0 API", "2026-01 sck live 1 1 API", "2026-01 sck sandbox 1 0 API"}
-	if diff := cmp.Diff(want, sorted(got)); diff != "" {
-		t.Errorf("rows of all pages (-want +got):\n%s", diff)
-	}
+	wantEqual(t, want, sorted(got), "rows of all pages")
 }
 
 func TestServer_UsageOfDeletedProject(t *testing.T) {
@@ -567,9 +555,7 @@ func FuzzTopUpAmount(f *testing.F) {
 				} `json:"balance"`
 			} `json:"_embedded"`
 		}
-		if err := json.Unmarshal(serve(t, srv, token, http.MethodGet, path, "").body, &workspace); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, json.Unmarshal(serve(t, srv, token, http.MethodGet, path, "").body, &workspace))
 		balance := workspace.Embedded.Balance
 		if r.status != 201 {
 			if r.status != 400 || balance.Currency != "API" || balance.Amount != "100" {

@@ -52,9 +52,7 @@ func TestServer_ProjectCredentialsLimit(t *testing.T) {
 	owner.want(204, http.MethodDelete, path+"/"+first.ClientID, "")
 	third := owner.want(201, http.MethodPost, path, "")
 
-	if diff := cmp.Diff([]string{second.text("client_id"), third.text("client_id")}, owner.get(path+"?sort=created_at,asc").column("credentials", "client_id")); diff != "" {
-		t.Errorf("credentials (-want +got):\n%s", diff)
-	}
+	wantEqual(t, []string{second.text("client_id"), third.text("client_id")}, owner.get(path+"?sort=created_at,asc").column("credentials", "client_id"), "credentials")
 }
 
 func TestServer_ResetWorkspaceSecret(t *testing.T) {
@@ -219,9 +217,7 @@ func TestServer_ListProjects(t *testing.T) {
 		{"?search=name!=b", []string{"a", "c"}},
 		{"?search=mode==sandbox", []string{}},
 	} {
-		if diff := cmp.Diff(row.want, owner.get(projects+row.query).column("projects", "name")); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", row.query, diff)
-		}
+		wantEqual(t, row.want, owner.get(projects+row.query).column("projects", "name"), "%s", row.query)
 	}
 }
 
@@ -312,12 +308,8 @@ func TestServer_CredentialsWithoutSecret(t *testing.T) {
 			t.Errorf("%s: created %s, want a client ID and a secret", path, created.body)
 		}
 		want := map[string]any{"client_id": created.text("client_id"), "scopes": scopes, "created_at": "2026-01-02T03:04:05+0000"}
-		if diff := cmp.Diff(want, read.json); diff != "" {
-			t.Errorf("%s: read (-want +got):\n%s", path, diff)
-		}
-		if diff := cmp.Diff([]any{want}, listed); diff != "" {
-			t.Errorf("%s: listed (-want +got):\n%s", path, diff)
-		}
+		wantEqual(t, want, read.json, "%s: read", path)
+		wantEqual(t, []any{want}, listed, "%s: listed", path)
 	}
 }
 
@@ -365,9 +357,7 @@ func TestServer_ProjectNameFilter(t *testing.T) {
 		} {
 			r := owner.want(200, http.MethodGet, path+"?"+row.query, "")
 
-			if diff := cmp.Diff(row.want, r.column("projects", "name")); diff != "" {
-				t.Errorf("%s?%s (-want +got):\n%s", path, row.query, diff)
-			}
+			wantEqual(t, row.want, r.column("projects", "name"), "%s?%s", path, row.query)
 			for _, id := range r.column("projects", "member_id") {
 				if id != account.MemberID {
 					t.Errorf("%s?%s: member_id = %q, want %q, who created the project", path, row.query, id, account.MemberID)
@@ -377,9 +367,7 @@ func TestServer_ProjectNameFilter(t *testing.T) {
 				continue
 			}
 			self := owner.want(200, http.MethodGet, r.text("_links", "self", "href"), "")
-			if diff := cmp.Diff(row.want, self.column("projects", "name")); diff != "" {
-				t.Errorf("%s?%s: projects of the self link (-want +got):\n%s", path, row.query, diff)
-			}
+			wantEqual(t, row.want, self.column("projects", "name"), "%s?%s: projects of the self link", path, row.query)
 		}
 		owner.get(path+"?name=Shop&name=shop").wantProblem(t, 400, "bad_request")
 	}

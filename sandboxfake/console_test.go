@@ -7,8 +7,6 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/idverify/idverify-go"
 	"github.com/idverify/idverify-go/sandboxfake"
 )
@@ -120,12 +118,8 @@ func TestServer_SignUpRejectsInvitations(t *testing.T) {
 		}
 	}
 
-	if diff := cmp.Diff([]string{"Owner", "Grace"}, owner.get(workspaces+"/default/members?sort=created_at,asc").column("members", "name")); diff != "" {
-		t.Errorf("members (-want +got):\n%s", diff)
-	}
-	if diff := cmp.Diff([]string{first, second}, owner.get(workspaces+"/default/invitations?sort=created_at,asc").column("invitations", "invitation_id")); diff != "" {
-		t.Errorf("open invitations (-want +got):\n%s", diff)
-	}
+	wantEqual(t, []string{"Owner", "Grace"}, owner.get(workspaces+"/default/members?sort=created_at,asc").column("members", "name"), "members")
+	wantEqual(t, []string{first, second}, owner.get(workspaces+"/default/invitations?sort=created_at,asc").column("invitations", "invitation_id"), "open invitations")
 }
 
 func TestServer_RejectsSecondWorkspace(t *testing.T) {
@@ -155,9 +149,7 @@ func TestServer_MemberOfManyWorkspaces(t *testing.T) {
 
 	a := newConsoleAPI(t, srv, grace.Credentials)
 	got := a.get(workspaces+"?size=100&sort=created_at,asc").column("workspaces", "workspace_id")
-	if diff := cmp.Diff(append(want, grace.WorkspaceID), got); diff != "" {
-		t.Errorf("workspaces of Grace (-want +got):\n%s", diff)
-	}
+	wantEqual(t, append(want, grace.WorkspaceID), got, "workspaces of Grace")
 	for i, id := range want {
 		if role := a.get(workspaces+"/"+id).text("_embedded", "me", "role"); role != "VIEWER" || grace.Joined[i].WorkspaceID != id {
 			t.Errorf("workspace %d: role %q, joined as %+v, want VIEWER", i, role, grace.Joined[i])
@@ -174,9 +166,7 @@ func TestServer_InvitesAnyEmailDomain(t *testing.T) {
 	owner.invite("grace@two.test", "VIEWER")
 
 	got := owner.get(workspaces+"/default/members?sort=created_at,asc").column("members", "name")
-	if diff := cmp.Diff([]string{"Owner", "ada@one.test", "grace@two.test"}, got); diff != "" {
-		t.Errorf("members (-want +got):\n%s", diff)
-	}
+	wantEqual(t, []string{"Owner", "ada@one.test", "grace@two.test"}, got, "members")
 }
 
 func TestServer_WorkspaceHasOneOwner(t *testing.T) {
@@ -189,9 +179,7 @@ func TestServer_WorkspaceHasOneOwner(t *testing.T) {
 		a.post(workspaces+"/default/invitations", `{"name":"Mallory","role":"OWNER"}`).wantProblem(t, 400, "bad_request")
 	}
 
-	if diff := cmp.Diff([]string{"OWNER", "ADMIN"}, owner.get(workspaces+"/default/members?sort=created_at,asc").column("members", "role")); diff != "" {
-		t.Errorf("roles (-want +got):\n%s", diff)
-	}
+	wantEqual(t, []string{"OWNER", "ADMIN"}, owner.get(workspaces+"/default/members?sort=created_at,asc").column("members", "role"), "roles")
 }
 
 func TestServer_UnlimitedAdminsAndViewers(t *testing.T) {

@@ -116,10 +116,7 @@ func TestServer_ControlToken(t *testing.T) {
 func TestServer_ControlBehindProxy(t *testing.T) {
 	t.Parallel()
 	srv := sandboxfake.New(t, sandboxfake.WithControl(sandboxfake.ControlOptions{}))
-	backend, err := url.Parse(srv.URL())
-	if err != nil {
-		t.Fatal(err)
-	}
+	backend := must(url.Parse(srv.URL()))(t)
 	for _, row := range []struct {
 		name    string
 		rewrite func(*httputil.ProxyRequest)
@@ -138,15 +135,9 @@ func TestServer_ControlBehindProxy(t *testing.T) {
 			proxy := httptest.NewServer(&httputil.ReverseProxy{Rewrite: row.rewrite, Transport: transport, ErrorLog: log.New(io.Discard, "", 0)})
 			t.Cleanup(proxy.Close)
 			get := func(header http.Header) int {
-				request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, proxy.URL+"/_sandbox/requests", nil)
-				if err != nil {
-					t.Fatal(err)
-				}
+				request := must(http.NewRequestWithContext(t.Context(), http.MethodGet, proxy.URL+"/_sandbox/requests", nil))(t)
 				request.Header = header
-				response, err := proxy.Client().Do(request)
-				if err != nil {
-					t.Fatal(err)
-				}
+				response := must(proxy.Client().Do(request))(t)
 				response.Body.Close()
 				return response.StatusCode
 			}
@@ -365,10 +356,7 @@ func TestServer_ControlAddresses(t *testing.T) {
 
 func TestServer_ControlOwnAddress(t *testing.T) {
 	t.Parallel()
-	addresses, err := net.InterfaceAddrs()
-	if err != nil {
-		t.Fatal(err)
-	}
+	addresses := must(net.InterfaceAddrs())(t)
 	var own net.IP
 	for _, address := range addresses {
 		if n, ok := address.(*net.IPNet); ok && n.IP.To4() != nil && !n.IP.IsLoopback() {

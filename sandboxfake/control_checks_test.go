@@ -120,9 +120,7 @@ func TestServer_ControlChecksFilters(t *testing.T) {
 	} {
 		checks, _ := a.checks(row.query)
 
-		if diff := cmp.Diff(row.want, ids(checks)); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", row.query, diff)
-		}
+		wantEqual(t, row.want, ids(checks), "%s", row.query)
 	}
 }
 
@@ -148,9 +146,7 @@ func TestServer_ControlChecksPages(t *testing.T) {
 			got = append(got, ids(checks))
 		}
 
-		if diff := cmp.Diff(row.pages, got); diff != "" {
-			t.Errorf("%s: pages (-want +got):\n%s", row.query, diff)
-		}
+		wantEqual(t, row.pages, got, "%s: pages", row.query)
 	}
 	if got := a.control(http.MethodGet, "checks?limit=3", ""); got.json["total"] != 7.0 || got.json["dropped"] != 0.0 {
 		t.Errorf("checks: %s, want a total of 7", got.body)
@@ -283,19 +279,12 @@ func TestServer_ControlTimelineRemoved(t *testing.T) {
 	t.Parallel()
 	a := newControlAPI(t)
 	project := a.srv.NewProject(idverify.ProjectParams{Name: "shop", Mode: idverify.ModeSandbox})
-	created, err := project.Client().PhoneChecks.Create(t.Context(), idverify.PhoneCheckParams{PhoneNumber: "447700900012"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := a.srv.Console().Projects.Delete(t.Context(), project.ProjectID); err != nil {
-		t.Fatal(err)
-	}
+	created := must(project.Client().PhoneChecks.Create(t.Context(), idverify.PhoneCheckParams{PhoneNumber: "447700900012"}))(t)
+	noError(t, a.srv.Console().Projects.Delete(t.Context(), project.ProjectID))
 
 	check, events := a.timeline(created.CheckID)
 
-	if diff := cmp.Diff([]string{"created", "removed"}, kinds(events)); diff != "" {
-		t.Errorf("events (-want +got):\n%s", diff)
-	}
+	wantEqual(t, []string{"created", "removed"}, kinds(events), "events")
 	if check["check_url"] != nil || check["expires_at"] != nil {
 		t.Errorf("check = %v, want no Check URL and no expiry: it can no longer be opened", check)
 	}
@@ -510,18 +499,14 @@ func TestServer_ControlCreateCheckRateLimit(t *testing.T) {
 		statuses = append(statuses, a.controlCreate(`{"phone_number":"447700900012"}`).statusOf())
 	}
 
-	if diff := cmp.Diff([]any{201.0, 201.0, 429.0}, statuses); diff != "" {
-		t.Errorf("statuses (-want +got):\n%s", diff)
-	}
+	wantEqual(t, []any{201.0, 201.0, 429.0}, statuses, "statuses")
 }
 
 func TestServer_ControlCreateCheckDeletedProject(t *testing.T) {
 	t.Parallel()
 	a := newControlAPI(t)
 	project := a.state()["projects"].([]any)[0].(map[string]any)["project_id"].(string)
-	if err := a.srv.Console().Projects.Delete(t.Context(), project); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, a.srv.Console().Projects.Delete(t.Context(), project))
 
 	for path, body := range map[string]string{"checks": `{"phone_number":"447700900012"}`, "callbacks": `{"url":"https://app.sandbox.test","body":""}`} {
 		got := a.control(http.MethodPost, path, body)
@@ -604,9 +589,7 @@ func TestServer_ControlOutcomes(t *testing.T) {
 			delete(outcome.(map[string]any), text)
 		}
 	}
-	if diff := cmp.Diff(want, outcomes); diff != "" {
-		t.Errorf("outcomes (-want +got):\n%s", diff)
-	}
+	wantEqual(t, want, outcomes, "outcomes")
 }
 
 // Every choice, for both products and versions: the callback and the redirect verify, and have the
@@ -748,9 +731,7 @@ func controlOpenHops(t *testing.T) {
 			}
 			hops = append(hops, fmt.Sprint(u.Path[strings.LastIndex(u.Path, "/"):], " ", last["status"]))
 		}
-		if diff := cmp.Diff(row.want, hops); diff != "" {
-			t.Errorf("%s, follow %v: hops (-want +got):\n%s", row.path, row.follow, diff)
-		}
+		wantEqual(t, row.want, hops, "%s, follow %v: hops", row.path, row.follow)
 		if text, _ := last["error"].(string); row.err == "" && text != "" || !strings.Contains(text, row.err) {
 			t.Errorf("%s: error = %q, want %q", row.path, text, row.err)
 		}

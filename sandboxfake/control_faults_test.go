@@ -29,9 +29,7 @@ func TestServer_ControlFaults(t *testing.T) {
 		"faults": []any{map[string]any{"status": 429.0, "retry_after_seconds": 7.0}, map[string]any{}},
 		"left":   2.0,
 	}}}
-	if diff := cmp.Diff(want, inForce.json); diff != "" {
-		t.Errorf("active faults (-want +got):\n%s", diff)
-	}
+	wantEqual(t, want, inForce.json, "active faults")
 }
 
 // A fault has the fields with which it was injected.
@@ -40,9 +38,7 @@ func TestServer_ControlFaultFields(t *testing.T) {
 	a := newControlAPI(t)
 	const faults = `[{"status":503,"code":"unavailable","retry_after_seconds":1.5,"latency_seconds":0.001},{"body":"[]"},{"drop":true},{"truncate":true},{"wrong_key":true}]`
 	var want []any
-	if err := json.Unmarshal([]byte(faults), &want); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, json.Unmarshal([]byte(faults), &want))
 
 	injected := a.control(http.MethodPost, "faults", `{"match":{"operation":"phone_check.list"},"faults":`+faults+`}`)
 	a.get(phoneChecks)

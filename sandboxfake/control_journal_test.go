@@ -53,9 +53,7 @@ func TestServer_ControlRequestsPages(t *testing.T) {
 	got := pages(a.requests, "limit=3&operation=phone_check.get")
 
 	path := func(i int) string { return fmt.Sprintf("/phone_check/v0.1/checks/%d", i) }
-	if diff := cmp.Diff([][]string{{path(9), path(8), path(7)}, {path(6), path(5), path(4)}}, got); diff != "" {
-		t.Errorf("pages of a journal of 7 requests, newest first (-want +got):\n%s", diff)
-	}
+	wantEqual(t, [][]string{{path(9), path(8), path(7)}, {path(6), path(5), path(4)}}, got, "pages of a journal of 7 requests, newest first")
 	for _, query := range []string{"requests", "requests?limit=3"} {
 		if got := a.control(http.MethodGet, query, ""); got.json["dropped"] != 5.0 {
 			t.Errorf("%s: %s, want 5 dropped requests", query, got.body)
@@ -88,9 +86,7 @@ func TestServer_ControlRequestsFilters(t *testing.T) {
 	} {
 		paths, _ := a.requests(row.query)
 
-		if diff := cmp.Diff(row.want, paths); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", row.query, diff)
-		}
+		wantEqual(t, row.want, paths, "%s", row.query)
 	}
 	for _, status := range []int{399, 400, 499, 500} {
 		a.srv.Inject(sandboxfake.Match{}, sandboxfake.Fault{Status: status})
@@ -117,9 +113,7 @@ func TestServer_ControlRequestsBefore(t *testing.T) {
 	second, third := a.requests("before=" + next)
 	last, end := a.requests("before=" + third)
 
-	if diff := cmp.Diff(paths[5:55], second); diff != "" {
-		t.Errorf("second page (-want +got):\n%s", diff)
-	}
+	wantEqual(t, paths[5:55], second, "second page")
 	if len(last) != 6 || end != "" { // and the request for the token
 		t.Errorf("last page = %v, next %q, want six requests", last, end)
 	}
@@ -238,9 +232,7 @@ func TestServer_ControlSendCallbackRetries(t *testing.T) {
 		"2026-01-02T03:04:05Z created", "2026-01-02T03:04:05Z callback_queued", "2026-01-02T03:04:05Z attempt",
 		"2026-01-02T03:04:10Z callback_queued", "2026-01-02T03:04:10Z attempt", "2026-01-02T03:04:15Z attempt",
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("timeline (-want +got):\n%s", diff)
-	}
+	wantEqual(t, want, got, "timeline")
 }
 
 func TestServer_ControlDeliveries(t *testing.T) {
@@ -277,15 +269,11 @@ func TestServer_ControlDeliveries(t *testing.T) {
 				"fault": map[string]any{"latency_seconds": 5.0}, "duration_seconds": 5.0,
 			}},
 		}}
-		if diff := cmp.Diff(want, delivered.json["deliveries"]); diff != "" {
-			t.Errorf("deliveries of the check (-want +got):\n%s", diff)
-		}
+		wantEqual(t, want, delivered.json["deliveries"], "deliveries of the check")
 		if first := all[0].(map[string]any); len(all) != 3 || first["check_id"] != other {
 			t.Errorf("%d deliveries of all checks, the first of %v, want 3, and %s", len(all), first["check_id"], other)
 		}
-		if diff := cmp.Diff(map[string]any{"total": 3.0, "dropped": 0.0}, a.state()["deliveries"]); diff != "" {
-			t.Errorf("deliveries of the state (-want +got):\n%s", diff)
-		}
+		wantEqual(t, map[string]any{"total": 3.0, "dropped": 0.0}, a.state()["deliveries"], "deliveries of the state")
 		if again.status != http.StatusOK || idle.status != http.StatusNoContent || receiver.count() != 3 {
 			t.Errorf("redeliver %d, idle %d, receiver got %d callbacks, want 200, 204 and 3", again.status, idle.status, receiver.count())
 		}

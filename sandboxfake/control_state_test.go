@@ -12,8 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/idverify/idverify-go"
 	"github.com/idverify/idverify-go/internal/synctest"
 	"github.com/idverify/idverify-go/sandboxfake"
@@ -58,9 +56,7 @@ func TestServer_ControlState(t *testing.T) {
 		"deliveries": map[string]any{"total": 0.0, "dropped": 0.0},
 		"in_flight":  0.0,
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("state (-want +got):\n%s", diff)
-	}
+	wantEqual(t, want, got, "state")
 }
 
 func TestServer_ControlStateChanges(t *testing.T) {
@@ -76,9 +72,7 @@ func TestServer_ControlStateChanges(t *testing.T) {
 	if before["revision"].(float64) >= after["revision"].(float64) {
 		t.Errorf("revision %v after the changes, %v before, want it to increase", after["revision"], before["revision"])
 	}
-	if diff := cmp.Diff(map[string]any{"total": 1.0, "dropped": 0.0}, after["checks"]); diff != "" {
-		t.Errorf("checks (-want +got):\n%s", diff)
-	}
+	wantEqual(t, map[string]any{"total": 1.0, "dropped": 0.0}, after["checks"], "checks")
 	if want := frozenAt.Add(2 * time.Minute).Format(time.RFC3339Nano); after["next_event"] != want {
 		t.Errorf("next event = %v, want the expiry of the check at %s", after["next_event"], want)
 	}
@@ -91,9 +85,7 @@ func TestServer_ControlStateChanges(t *testing.T) {
 		"project_id": project["project_id"], "workspace_id": project["workspace_id"], "name": "shop", "mode": "live", "callback_url": "https://shop.sandbox.test/all",
 		"phone_check": map[string]any{"redirect_url": "https://shop.sandbox.test/back"}, "subscriber_check": map[string]any{"callback_url": "https://shop.sandbox.test/subscriber"},
 	}
-	if diff := cmp.Diff(want, project); diff != "" {
-		t.Errorf("second project (-want +got):\n%s", diff)
-	}
+	wantEqual(t, want, project, "second project")
 }
 
 func TestServer_ControlStateLimit(t *testing.T) {
@@ -125,9 +117,7 @@ func TestServer_ControlStateCredentials(t *testing.T) {
 	credentials := a.state()["credentials"].(map[string]any)
 	projectID := credentials["project"].(map[string]any)["project_id"].(string)
 
-	if err := a.srv.Console().Projects.Delete(t.Context(), projectID); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, a.srv.Console().Projects.Delete(t.Context(), projectID))
 	credentials = a.state()["credentials"].(map[string]any)
 
 	if credentials["project"] != nil || credentials["workspace"] == nil {
@@ -151,10 +141,7 @@ func (a *api) stream() (*http.Response, *eventStream) {
 	ctx, cancel := context.WithCancel(a.t.Context())
 	request := a.request(http.MethodGet, "/_sandbox/events", "").WithContext(ctx)
 	request.Header = bearer(a.srv.ControlToken())
-	response, err := a.srv.HTTPClient().Do(request)
-	if err != nil {
-		a.t.Fatal(err)
-	}
+	response := must(a.srv.HTTPClient().Do(request))(a.t)
 	s := &eventStream{body: response.Body, close: cancel, lines: make(chan string, 1000)}
 	a.t.Cleanup(func() {
 		cancel()
@@ -376,23 +363,15 @@ func TestServer_EventsToSlowClient(t *testing.T) {
 func (a *api) openWithoutReading() {
 	a.t.Helper()
 	conn, host := a.dial()
-	if _, err := fmt.Fprintf(conn, "GET /_sandbox/events HTTP/1.1\r\nHost: %s\r\nAuthorization: Bearer %s\r\n\r\n", host, a.srv.ControlToken()); err != nil {
-		a.t.Fatal(err)
-	}
+	must(fmt.Fprintf(conn, "GET /_sandbox/events HTTP/1.1\r\nHost: %s\r\nAuthorization: Bearer %s\r\n\r\n", host, a.srv.ControlToken()))(a.t)
 }
 
 // dial connects to an in-memory server. It also returns the server's host.
 func (a *api) dial() (conn *tls.Conn, hostname string) {
 	a.t.Helper()
 	transport := a.srv.HTTPClient().Transport.(*http.Transport)
-	host, err := url.Parse(a.srv.URL())
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	plain, err := transport.DialContext(a.t.Context(), "tcp", host.Host+":443")
-	if err != nil {
-		a.t.Fatal(err)
-	}
+	host := must(url.Parse(a.srv.URL()))(a.t)
+	plain := must(transport.DialContext(a.t.Context(), "tcp", host.Host+":443"))(a.t)
 	a.t.Cleanup(func() { plain.Close() })
 	config := transport.TLSClientConfig.Clone()
 	config.ServerName = host.Host
@@ -515,10 +494,7 @@ func TestServer_ControlRotateKeys(t *testing.T) {
 func TestServer_ControlSignUp(t *testing.T) {
 	t.Parallel()
 	a := newControlAPI(t)
-	invitation, err := a.srv.Console().Invitations.Create(t.Context(), idverify.InvitationParams{Name: "Ada", Role: idverify.RoleViewer})
-	if err != nil {
-		t.Fatal(err)
-	}
+	invitation := must(a.srv.Console().Invitations.Create(t.Context(), idverify.InvitationParams{Name: "Ada", Role: idverify.RoleViewer}))(t)
 
 	account := a.control(http.MethodPost, "signup", `{"name":"Ada","invitation_ids":["`+invitation.InvitationID+`"]}`)
 

@@ -12,8 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/idverify/idverify-go/internal/synctest"
 	"github.com/idverify/idverify-go/sandboxfake"
 )
@@ -34,16 +32,11 @@ func TestServer_CallbackRetrySchedule(t *testing.T) {
 
 		id := a.create("/phone_check/v0.1/checks", `{"phone_number":"447700900000","callback_url":"`+host+`"}`)
 		a.get("/phone_check/v0.1/checks/" + id + "/redirect")
-		delivery, err := srv.WaitDelivery(t.Context(), func(d sandboxfake.Delivery) bool { return d.Done })
+		delivery := must(srv.WaitDelivery(t.Context(), func(d sandboxfake.Delivery) bool { return d.Done }))(t)
 
-		if err != nil {
-			t.Fatal(err)
-		}
 		// Six attempts, with waits of 10, 20, 30, 40 and 50 s between them.
 		want := []time.Duration{0, 10 * time.Second, 30 * time.Second, 60 * time.Second, 100 * time.Second, 150 * time.Second}
-		if diff := cmp.Diff(want, at); diff != "" {
-			t.Errorf("times of the attempts (-want +got):\n%s", diff)
-		}
+		wantEqual(t, want, at, "times of the attempts")
 		if slices.Sort(dates); len(slices.Compact(dates)) != len(want) {
 			t.Errorf("dates = %q, want a different one for each attempt", dates)
 		}
@@ -62,17 +55,13 @@ func TestServer_DeliveryReferenceID(t *testing.T) {
 		a.open(phoneChecks, a.create(phoneChecks, `{"phone_number":"447700900012","callback_url":"`+host+`"`+reference+`}`))
 	}
 
-	if err := srv.Redeliver(t.Context(), srv.Deliveries()[0].ID); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, srv.Redeliver(t.Context(), srv.Deliveries()[0].ID))
 
 	var got []string
 	for _, d := range srv.Deliveries() {
 		got = append(got, d.ReferenceID)
 	}
-	if diff := cmp.Diff([]string{"order <7>", "", "order <7>"}, got); diff != "" {
-		t.Errorf("reference IDs (-want +got):\n%s", diff)
-	}
+	wantEqual(t, []string{"order <7>", "", "order <7>"}, got, "reference IDs")
 }
 
 func TestServer_CallbackRetryByResponse(t *testing.T) {

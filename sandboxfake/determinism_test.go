@@ -29,14 +29,9 @@ func golden(t *testing.T, name, text string) {
 	t.Helper()
 	path := filepath.Join("testdata", name)
 	if *update {
-		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, os.WriteFile(path, []byte(text), 0o644))
 	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	want := must(os.ReadFile(path))(t)
 	if diff := cmp.Diff(string(want), text); diff != "" {
 		t.Errorf("output differs from %s (-golden +got):\n%s", name, diff)
 	}
@@ -164,10 +159,7 @@ func TestServer_ReproducesIDs(t *testing.T) {
 func TestWithSeed_OtherIDs(t *testing.T) {
 	t.Parallel()
 	_, ids := runScenario(t, sandboxfake.New(t, sandboxfake.WithInMemory(), sandboxfake.WithSeed(1)))
-	text, err := os.ReadFile(filepath.Join("testdata", "golden_ids.txt"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must(os.ReadFile(filepath.Join("testdata", "golden_ids.txt")))(t)
 	zero := strings.Fields(string(text))
 
 	for id := range strings.FieldsSeq(ids) {

@@ -8,8 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/idverify/idverify-go"
 	"github.com/idverify/idverify-go/sandboxfake"
 	"github.com/idverify/idverify-go/signature"
@@ -45,11 +43,8 @@ func TestDevice_FollowsSignedRedirect(t *testing.T) {
 			id := a.create(phoneChecks02, fmt.Sprintf(`{"phone_number":%q,"redirect_url":%q}`, row.number, host+row.target))
 			message = nil
 
-			visit, err := srv.Device().Open(t.Context(), srv.URL()+phoneChecks02+"/"+id+"/redirect")
+			visit := must(srv.Device().Open(t.Context(), srv.URL()+phoneChecks02+"/"+id+"/redirect"))(t)
 
-			if err != nil {
-				t.Fatal(err)
-			}
 			if visit.Status != 200 || len(visit.Hops) != 2 || message == nil {
 				t.Fatalf("visit = %d after %d hops, want 200 after 2 with a verified redirect", visit.Status, len(visit.Hops))
 			}
@@ -65,9 +60,7 @@ func TestDevice_FollowsSignedRedirect(t *testing.T) {
 					t.Errorf("%s contains an unescaped plus, which forms decode as a space", name)
 				}
 			}
-			if diff := cmp.Diff(row.names, names); diff != "" {
-				t.Errorf("parameters (-want +got):\n%s", diff)
-			}
+			wantEqual(t, row.names, names, "parameters")
 			values, _ := url.ParseQuery(added)
 			if header, err := base64.StdEncoding.DecodeString(values.Get("authorization")); err != nil || !strings.HasPrefix(string(header), "Signature keyId=") {
 				t.Errorf("authorization decodes to %q, %v, want a Signature", header, err)
@@ -99,11 +92,8 @@ func TestDevice_CookiesAndRelativeRedirects(t *testing.T) {
 	host := srv.Handle("app.sandbox.test", mux)
 	id := a.create(phoneChecks02, `{"phone_number":"447700900012","redirect_url":"`+host+`/back"}`)
 
-	visit, err := srv.Device().Open(t.Context(), srv.URL()+phoneChecks02+"/"+id+"/redirect")
+	visit := must(srv.Device().Open(t.Context(), srv.URL()+phoneChecks02+"/"+id+"/redirect"))(t)
 
-	if err != nil {
-		t.Fatal(err)
-	}
 	if visit.Status != http.StatusTeapot || visit.URL.Path != "/step/two" || len(visit.Hops) != 3 {
 		t.Errorf("visit = %d at %s after %d hops, want 418 at /step/two after 3", visit.Status, visit.URL.Path, len(visit.Hops))
 	}
@@ -134,10 +124,7 @@ func TestDevice_ClientSharesCookies(t *testing.T) {
 	stay := device.Client() // a copy: the device still follows redirects
 	stay.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 
-	response, err := device.Client().PostForm(host+"/start", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	response := must(device.Client().PostForm(host+"/start", nil))(t)
 	response.Body.Close()
 
 	back := response.Request.URL
@@ -145,10 +132,7 @@ func TestDevice_ClientSharesCookies(t *testing.T) {
 		t.Errorf("browser ended at %s with status %d, want /back with a code and 200", back.Path, response.StatusCode)
 	}
 	for want, d := range map[int]*sandboxfake.Device{http.StatusOK: device, http.StatusForbidden: srv.Device()} {
-		visit, err := d.Open(t.Context(), back.String())
-		if err != nil {
-			t.Fatal(err)
-		}
+		visit := must(d.Open(t.Context(), back.String()))(t)
 		if visit.Status != want {
 			t.Errorf("status of /back = %d, want %d: only Open and Client of one device share cookies", visit.Status, want)
 		}

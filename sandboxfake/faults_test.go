@@ -11,8 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/idverify/idverify-go/internal/synctest"
 	"github.com/idverify/idverify-go/sandboxfake"
 	"github.com/idverify/idverify-go/signature"
@@ -116,9 +114,7 @@ func TestServer_InjectOrder(t *testing.T) {
 				got = append(got, a.get(phoneChecks).status)
 			}
 
-			if diff := cmp.Diff(row.want, got); diff != "" {
-				t.Errorf("statuses (-want +got):\n%s", diff)
-			}
+			wantEqual(t, row.want, got, "statuses")
 		})
 	}
 }
@@ -198,12 +194,8 @@ func TestFault_Status(t *testing.T) {
 
 	limited.wantProblem(t, 429, "too_many_requests")
 	want := map[string]string{"Retry-After": "60", "X-Ratelimit-Limit": "1", "X-Ratelimit-Remaining": "0", "X-Ratelimit-Reset": "1767323105"}
-	if diff := cmp.Diff(want, rateHeaders(limited)); diff != "" {
-		t.Errorf("headers of a 429 (-want +got):\n%s", diff)
-	}
-	if diff := cmp.Diff(map[string]string{}, rateHeaders(bare)); diff != "" {
-		t.Errorf("headers of a 429 without RetryAfter (-want +got):\n%s", diff)
-	}
+	wantEqual(t, want, rateHeaders(limited), "headers of a 429")
+	wantEqual(t, map[string]string{}, rateHeaders(bare), "headers of a 429 without RetryAfter")
 }
 
 // rateHeaders returns the rate limit headers of a response.
@@ -369,11 +361,8 @@ func TestFault_Callback(t *testing.T) {
 				srv.Inject(sandboxfake.Match{Operation: sandboxfake.OperationCallback}, row.fault)
 
 				a.completeCheck(host)
-				delivery, err := srv.WaitDelivery(t.Context(), func(d sandboxfake.Delivery) bool { return d.Done })
+				delivery := must(srv.WaitDelivery(t.Context(), func(d sandboxfake.Delivery) bool { return d.Done }))(t)
 
-				if err != nil {
-					t.Fatal(err)
-				}
 				first := delivery.Attempts[0]
 				if first.Result != row.result || first.Fault == nil || *first.Fault != row.fault {
 					t.Errorf("first attempt = %q with fault %+v, want %q with the injected fault", first.Result, first.Fault, row.result)
@@ -429,9 +418,7 @@ func TestFault_WrongKey(t *testing.T) {
 		sandboxfake.OperationCallback: func() { a.completeCheck(host) },
 		"phone_check.open": func() {
 			id := a.create(phoneChecks02, `{"phone_number":"447700900012","redirect_url":"`+host+`"}`)
-			if _, err := a.srv.Device().Open(t.Context(), a.srv.URL()+phoneChecks02+"/"+id+"/redirect"); err != nil {
-				t.Fatal(err)
-			}
+			must(a.srv.Device().Open(t.Context(), a.srv.URL()+phoneChecks02+"/"+id+"/redirect"))(t)
 		},
 	} {
 		a.srv.Inject(sandboxfake.Match{Operation: operation}, sandboxfake.Fault{WrongKey: true})

@@ -26,10 +26,7 @@ func fixture(t testing.TB, name string) (v any) {
 
 func readFixture(t testing.TB, name string, v any) {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join("..", "internal", "wire", "testdata", name+".json"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must(os.ReadFile(filepath.Join("..", "internal", "wire", "testdata", name+".json")))(t)
 	if err := json.Unmarshal(text, v); err != nil {
 		t.Fatalf("%s: %v", name, err)
 	}

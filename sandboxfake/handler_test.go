@@ -62,9 +62,7 @@ func TestServer_Preflight(t *testing.T) {
 	r := a.do(request)
 
 	got := []any{r.status, r.header.Get("Access-Control-Allow-Origin"), r.header.Get("Access-Control-Allow-Headers")}
-	if diff := cmp.Diff([]any{204, "*", "authorization, content-type"}, got); diff != "" {
-		t.Errorf("preflight (-want +got):\n%s", diff)
-	}
+	wantEqual(t, []any{204, "*", "authorization, content-type"}, got, "preflight")
 }
 
 func TestWithRateLimit_Window(t *testing.T) {
@@ -89,9 +87,7 @@ func TestWithRateLimit_Window(t *testing.T) {
 	third.wantProblem(t, 429, "too_many_requests")
 	want := headers("0")
 	want["Retry-After"] = "3510"
-	if diff := cmp.Diff(want, rateHeaders(third)); diff != "" {
-		t.Errorf("third request (-want +got):\n%s", diff)
-	}
+	wantEqual(t, want, rateHeaders(third), "third request")
 	a.token = a.tokenFor(srv.Credentials(), "phone_check") // token requests are not limited
 	advance(t, srv, 3509*time.Second)
 	a.get(phoneChecks).wantProblem(t, 429, "too_many_requests")
@@ -141,9 +137,7 @@ func TestWithRateLimit_ClientWaits(t *testing.T) {
 		client := srv.Client(idverify.WithRetry(idverify.RetryPolicy{MaxAttempts: 2, MaxWait: 2 * time.Hour}))
 		began := time.Now()
 		for range 2 {
-			if _, err := client.SIMChecks.Create(t.Context(), idverify.SIMCheckParams{PhoneNumber: "447700900012"}); err != nil {
-				t.Fatal(err)
-			}
+			must(client.SIMChecks.Create(t.Context(), idverify.SIMCheckParams{PhoneNumber: "447700900012"}))(t)
 		}
 
 		if waited := time.Since(began); waited < time.Hour || waited > 90*time.Minute {

@@ -44,9 +44,7 @@ func TestServer_HistoryLimit(t *testing.T) {
 	if len(all) != historyLimit || all[0] != newest || slices.Contains(all, oldest) || len(slices.Compact(slices.Sorted(slices.Values(all)))) != historyLimit {
 		t.Errorf("%d checks, want the newest %d, each once", len(all), historyLimit)
 	}
-	if diff := cmp.Diff(map[string]any{"total": 1.0 * historyLimit, "dropped": 1.0}, a.state()["checks"]); diff != "" {
-		t.Errorf("checks of the state (-want +got):\n%s", diff)
-	}
+	wantEqual(t, map[string]any{"total": 1.0 * historyLimit, "dropped": 1.0}, a.state()["checks"], "checks of the state")
 	a.control(http.MethodGet, "timeline?check_id="+oldest, "").wantProblem(t, http.StatusNotFound, "check_not_found")
 	if got := a.get(phoneChecks + "/" + oldest); got.status != http.StatusOK {
 		t.Errorf("reading a check that left the history = %d, want 200", got.status)
@@ -65,9 +63,7 @@ func TestServer_HistoryJournalLimit(t *testing.T) {
 
 	a.srv.StoreChecks(historyLimit + 10)
 
-	if diff := cmp.Diff(map[string]any{"total": 1.0*historyLimit + 5, "dropped": 5.0}, a.state()["checks"]); diff != "" {
-		t.Errorf("checks with a larger limit of the journals (-want +got):\n%s", diff)
-	}
+	wantEqual(t, map[string]any{"total": 1.0*historyLimit + 5, "dropped": 5.0}, a.state()["checks"], "checks with a larger limit of the journals")
 }
 
 // Pages contain every check that existed before the first page, and none twice, while checks are
@@ -127,9 +123,7 @@ func TestServer_HistoryDeliveries(t *testing.T) {
 			var receiver recordingReceiver
 			id := a.completeCheck(a.srv.Handle("app.sandbox.test", &receiver))
 			for range row.total - 1 {
-				if err := a.srv.Redeliver(t.Context(), a.srv.Deliveries()[0].ID); err != nil {
-					t.Fatal(err)
-				}
+				noError(t, a.srv.Redeliver(t.Context(), a.srv.Deliveries()[0].ID))
 			}
 			waitIdle(t, a.srv)
 
@@ -270,9 +264,7 @@ func TestAttempt_DurationWithoutWait(t *testing.T) {
 		a := newAPI(t, sandboxfake.New(t, sandboxfake.WithInMemory(), sandboxfake.WithSystemDates()))
 		var receiver recordingReceiver
 		a.completeCheck(a.srv.Handle("app.sandbox.test", &receiver))
-		if err := a.srv.Redeliver(t.Context(), a.srv.Deliveries()[0].ID); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, a.srv.Redeliver(t.Context(), a.srv.Deliveries()[0].ID))
 		began := time.Now()
 
 		waitIdle(t, a.srv)

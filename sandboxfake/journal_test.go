@@ -35,9 +35,7 @@ func TestServer_Requests(t *testing.T) {
 		got = append(got, fmt.Sprint(r.Operation, " ", r.Method, " ", r.Status))
 	}
 	want := []string{"token.create POST 200", "phone_check.create POST 201", "phone_check.open GET 200", " GET 404"}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("journal (-want +got):\n%s", diff)
-	}
+	wantEqual(t, want, got, "journal")
 	create, open := requests[1], requests[2]
 	if create.ID != created.header.Get("X-Request-Id") || create.ClientID != srv.Credentials().ClientID || !create.Time.Equal(frozenAt) || string(create.Body) != body || create.Path != phoneChecks {
 		t.Errorf("create in the journal = %+v, want its request ID, client ID, time, body and path", create)
@@ -103,10 +101,7 @@ func TestServer_JournalsReturnCopies(t *testing.T) {
 	waitIdle(t, srv)
 	// As text, so that nothing is shared with the journals.
 	journals := func() string {
-		text, err := json.MarshalIndent([]any{srv.Requests(), srv.Deliveries()}, "", "\t")
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must(json.MarshalIndent([]any{srv.Requests(), srv.Deliveries()}, "", "\t"))(t)
 		return string(text)
 	}
 	before := journals()
@@ -159,9 +154,7 @@ func TestWithJournalLimit_DropsOldest(t *testing.T) {
 			for _, r := range srv.Requests() {
 				kept = append(kept, r.Path)
 			}
-			if diff := cmp.Diff(paths[more-1:], kept); diff != "" {
-				t.Errorf("stored requests (-want +got):\n%s", diff)
-			}
+			wantEqual(t, paths[more-1:], kept, "stored requests")
 			if got := srv.DroppedRequests(); got != more {
 				t.Errorf("DroppedRequests() = %d, want %d", got, more)
 			}
@@ -380,9 +373,7 @@ func TestServer_LimitsDeliveryJournal(t *testing.T) {
 		}
 		deliveries := a.srv.Deliveries()
 		first := deliveries[len(deliveries)-1]
-		if err := a.srv.Redeliver(t.Context(), first.ID); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, a.srv.Redeliver(t.Context(), first.ID))
 		if err := <-verified; err != nil {
 			t.Errorf("%s: redelivered callback rejected: %v", row.name, err)
 		}
@@ -407,10 +398,7 @@ func TestServer_LimitsDeliveryJournal(t *testing.T) {
 
 func quoteJSON(t *testing.T, text string) string {
 	t.Helper()
-	quoted, err := json.Marshal(text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	quoted := must(json.Marshal(text))(t)
 	return string(quoted)
 }
 
@@ -471,9 +459,7 @@ func TestServer_WaitDelivery(t *testing.T) {
 		synctest.Wait()
 		app.respond <- http.StatusNoContent
 
-		if err := errors.Join(<-awaited, <-advanced); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, errors.Join(<-awaited, <-advanced))
 		want := []change{{0, false, false}, {1, true, false}, {1, false, false}, {2, false, true}}
 		if diff := cmp.Diff(want, seen, cmp.AllowUnexported(change{})); diff != "" {
 			t.Errorf("states of the delivery (-want +got):\n%s", diff)
@@ -540,14 +526,9 @@ func TestServer_Redeliver(t *testing.T) {
 	advance(t, srv, time.Minute)
 	first := srv.Deliveries()[0]
 
-	if err := srv.Redeliver(t.Context(), first.ID); err != nil {
-		t.Fatal(err)
-	}
-	again, err := srv.WaitDelivery(t.Context(), func(d sandboxfake.Delivery) bool { return d.ID != first.ID && d.Done })
+	noError(t, srv.Redeliver(t.Context(), first.ID))
+	again := must(srv.WaitDelivery(t.Context(), func(d sandboxfake.Delivery) bool { return d.ID != first.ID && d.Done }))(t)
 
-	if err != nil {
-		t.Fatal(err)
-	}
 	if !cmp.Equal(again.Body, first.Body) || again.CheckID != first.CheckID || len(again.Attempts) != 1 || receiver.count() != 2 {
 		t.Errorf("redelivery = %+v, want the same body in one attempt", again)
 	}

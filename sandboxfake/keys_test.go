@@ -7,8 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/idverify/idverify-go/internal/synctest"
 	"github.com/idverify/idverify-go/sandboxfake"
 	"github.com/idverify/idverify-go/signature"
@@ -93,9 +91,7 @@ func TestServer_RotateKeysVerification(t *testing.T) {
 		a.completeCheck(host)
 		waitIdle(t, srv)
 		id := a.create(phoneChecks02, `{"phone_number":"447700900012","redirect_url":"`+host+`"}`)
-		if _, err := srv.Device().Open(t.Context(), srv.URL()+phoneChecks02+"/"+id+"/redirect"); err != nil {
-			t.Fatal(err)
-		}
+		must(srv.Device().Open(t.Context(), srv.URL()+phoneChecks02+"/"+id+"/redirect"))(t)
 	}
 
 	for range 3 {
@@ -145,14 +141,8 @@ func (d *datedReceiver) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // and its URL.
 func newDatedReceiver(t *testing.T, srv *sandboxfake.Server, now func() time.Time) (*datedReceiver, string) {
 	t.Helper()
-	keys, err := signature.NewJWKS(srv.URL()+"/.well-known/jwks.json", &signature.JWKSOptions{HTTPClient: srv.HTTPClient()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	verifier, err := signature.NewVerifier(keys, []string{"app.sandbox.test"}, &signature.VerifierOptions{Now: now, Replay: signature.NewMemoryReplayStore(100)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	keys := must(signature.NewJWKS(srv.URL()+"/.well-known/jwks.json", &signature.JWKSOptions{HTTPClient: srv.HTTPClient()}))(t)
+	verifier := must(signature.NewVerifier(keys, []string{"app.sandbox.test"}, &signature.VerifierOptions{Now: now, Replay: signature.NewMemoryReplayStore(100)}))(t)
 	d := &datedReceiver{verifier: verifier, status: http.StatusNoContent}
 	return d, srv.Handle("app.sandbox.test", d)
 }
@@ -171,9 +161,7 @@ func TestWithSystemDates_AfterAdvance(t *testing.T) {
 				a.completeCheck(target + "/callbacks")
 				advance(t, a.srv, 5*time.Minute)
 				receiver.status = http.StatusNoContent
-				if err := a.srv.Redeliver(t.Context(), a.srv.Deliveries()[0].ID); err != nil {
-					t.Fatal(err)
-				}
+				noError(t, a.srv.Redeliver(t.Context(), a.srv.Deliveries()[0].ID))
 				waitIdle(t, a.srv)
 
 				if len(receiver.rejected) != 0 || len(receiver.dates) != 7 {
@@ -218,10 +206,7 @@ func TestServer_RedirectAndCallback(t *testing.T) {
 				}
 
 				for _, id := range ids {
-					visit, err := a.srv.Device().Open(t.Context(), a.srv.URL()+phoneChecks02+"/"+id+"/redirect")
-					if err != nil {
-						t.Fatal(err)
-					}
+					visit := must(a.srv.Device().Open(t.Context(), a.srv.URL()+phoneChecks02+"/"+id+"/redirect"))(t)
 					a.exchange(phoneChecks02, id, visit.URL.Query().Get("code")).wantStatus(t, http.StatusOK)
 				}
 				waitIdle(t, a.srv)
@@ -234,9 +219,7 @@ func TestServer_RedirectAndCallback(t *testing.T) {
 				for _, date := range receiver.dates {
 					counts[date.Sub(receiver.dates[0])]++
 				}
-				if diff := cmp.Diff(row.want, counts); diff != "" {
-					t.Errorf("messages by time after the first (-want +got):\n%s", diff)
-				}
+				wantEqual(t, row.want, counts, "messages by time after the first")
 			})
 		})
 	}
@@ -254,9 +237,7 @@ func TestServer_RedeliverManyTimes(t *testing.T) {
 				a.completeCheck(target)
 
 				for range again {
-					if err := a.srv.Redeliver(t.Context(), a.srv.Deliveries()[0].ID); err != nil {
-						t.Fatal(err)
-					}
+					noError(t, a.srv.Redeliver(t.Context(), a.srv.Deliveries()[0].ID))
 				}
 				waitIdle(t, a.srv)
 
@@ -305,9 +286,7 @@ func TestWithFreshKeys_UniquePerServer(t *testing.T) {
 	}
 	first.srv.RotateKeys()
 	first.srv.Reset()
-	if diff := cmp.Diff(before, keyOf(first)); diff != "" {
-		t.Errorf("key after Reset differs from the first one (-want +got):\n%s", diff)
-	}
+	wantEqual(t, before, keyOf(first), "key after Reset differs from the first one")
 }
 
 func TestWithFreshKeys_RotateDuringReset(t *testing.T) {

@@ -57,9 +57,7 @@ func TestServer_ListSort(t *testing.T) {
 		{"?sort=updated_at,desc", []string{"f", "d", "e", "a", "b", "c"}},
 		{"?sort=updated_at,asc", []string{"a", "b", "c", "d", "e", "f"}},
 	} {
-		if diff := cmp.Diff(row.want, a.get(phoneChecks+row.sort).listed()); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", row.sort, diff)
-		}
+		wantEqual(t, row.want, a.get(phoneChecks+row.sort).listed(), "%s", row.sort)
 	}
 }
 
@@ -85,9 +83,7 @@ func TestServer_ListAfterExpiry(t *testing.T) {
 		srv.Expire(ids[step.expire])
 
 		got := a.get(phoneChecks + "?sort=created_at,asc").listed()
-		if diff := cmp.Diff(step.want, got); diff != "" {
-			t.Errorf("checks after the expiry of %s (-want +got):\n%s", step.expire, diff)
-		}
+		wantEqual(t, step.want, got, "checks after the expiry of %s", step.expire)
 	}
 }
 
@@ -103,9 +99,7 @@ func TestServer_ListPages(t *testing.T) {
 			link, _ := r.json["_links"].(map[string]any)["next"].(map[string]any)
 			next, _ = link["href"].(string)
 		}
-		if diff := cmp.Diff([]string{"f", "d", "e", "a", "b", "c"}, all); diff != "" {
-			t.Errorf("size %d (-want +got):\n%s", size, diff)
-		}
+		wantEqual(t, []string{"f", "d", "e", "a", "b", "c"}, all, "size %d", size)
 	}
 }
 
@@ -171,9 +165,7 @@ func TestServer_SearchOperators(t *testing.T) {
 			t.Errorf("%s: %d %s", row.search, r.status, r.body)
 			continue
 		}
-		if diff := cmp.Diff(row.want, r.listed()); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", row.search, diff)
-		}
+		wantEqual(t, row.want, r.listed(), "%s", row.search)
 	}
 }
 
@@ -212,9 +204,7 @@ func TestServer_NextLinkKeepsSearch(t *testing.T) {
 	first := a.get(phoneChecks + "?size=1&search=" + url.QueryEscape("match==false"))
 	next := first.json["_links"].(map[string]any)["next"].(map[string]any)["href"].(string)
 
-	if diff := cmp.Diff([]string{"b"}, a.get(next).listed()); diff != "" {
-		t.Errorf("next page (-want +got):\n%s", diff)
-	}
+	wantEqual(t, []string{"b"}, a.get(next).listed(), "next page")
 }
 
 // collection is a list whose items were created 30 seconds apart.
@@ -319,9 +309,7 @@ func TestServer_ListSearch(t *testing.T) {
 		for search, want := range c.searches {
 			r := c.caller.want(200, http.MethodGet, c.path+"?search="+url.QueryEscape(search), "")
 
-			if diff := cmp.Diff(c.pick(want), r.column(c.embedded, c.id)); diff != "" {
-				t.Errorf("%s %s (-want +got):\n%s", c.embedded, search, diff)
-			}
+			wantEqual(t, c.pick(want), r.column(c.embedded, c.id), "%s %s", c.embedded, search)
 		}
 		for _, search := range []string{"", "colour==red", c.id, c.id + "==", c.id + `=="a`, c.id + `=="a\`, c.id + "==a;", "created_at==soon", "created_at==2026*", c.id + "=in=(a", c.id + "=in=()", c.id + "==a and", c.id + "=like=a", "(" + c.id + "==a", strings.Repeat("(", 33) + c.id + "==a" + strings.Repeat(")", 33)} {
 			if r := c.caller.get(c.path + "?search=" + url.QueryEscape(search)); r.status != 400 || r.fragment() != "bad_request" {
@@ -359,12 +347,8 @@ func TestServer_ListLinksKeepQuery(t *testing.T) {
 			}
 			slices.Reverse(back)
 
-			if diff := cmp.Diff(want, forward); diff != "" {
-				t.Errorf("%s sort=%s, by next links (-want +got):\n%s", c.embedded, sort, diff)
-			}
-			if diff := cmp.Diff(want, back); diff != "" {
-				t.Errorf("%s sort=%s, from the last page by prev links (-want +got):\n%s", c.embedded, sort, diff)
-			}
+			wantEqual(t, want, forward, "%s sort=%s, by next links", c.embedded, sort)
+			wantEqual(t, want, back, "%s sort=%s, from the last page by prev links", c.embedded, sort)
 			for i, page := range pages {
 				self, first := c.caller.get(page.text("_links", "self", "href")), c.caller.get(page.text("_links", "first", "href"))
 				if string(self.body) != string(page.body) || string(first.body) != string(c.caller.get(pages[0].text("_links", "self", "href")).body) {

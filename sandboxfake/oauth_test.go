@@ -7,8 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/idverify/idverify-go"
 	"github.com/idverify/idverify-go/sandboxfake"
 )
@@ -173,9 +171,7 @@ func TestServer_TokenResponse(t *testing.T) {
 
 		got := map[string]any{"status": r.status, "type": r.json["token_type"], "expires": r.json["expires_in"], "scope": r.json["scope"], "media": r.header.Get("Content-Type"), "cache": r.header.Get("Cache-Control")}
 		want := map[string]any{"status": 200, "type": "bearer", "expires": 3600.0, "scope": "sim_check phone_check", "media": "application/json", "cache": "no-store"}
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("response to %s (-want +got):\n%s", contentType, diff)
-		}
+		wantEqual(t, want, got, "response to %s", contentType)
 	}
 }
 

@@ -165,10 +165,7 @@ func TestWithPublicURL_Values(t *testing.T) {
 func TestWithPublicURL_ListenerPort(t *testing.T) {
 	t.Parallel()
 	srv := sandboxfake.New(t, sandboxfake.WithFreshKeys(), sandboxfake.WithPublicURL("https://sandbox.example.com:0"))
-	local, err := url.Parse(srv.URL())
-	if err != nil {
-		t.Fatal(err)
-	}
+	local := must(url.Parse(srv.URL()))(t)
 
 	if want := publicURL + ":" + local.Port(); srv.PublicURL() != want {
 		t.Errorf("PublicURL = %s, want %s", srv.PublicURL(), want)
@@ -199,15 +196,9 @@ func TestServer_InProcessClients(t *testing.T) {
 			srv := sandboxfake.New(t, row.opts...)
 			receiver := new(recordingReceiver)
 			callbacks := srv.Handle("app.sandbox.test", receiver)
-			check, err := srv.Client().PhoneChecks.Create(t.Context(), idverify.PhoneCheckParams{PhoneNumber: "447700900012", CallbackURL: callbacks})
-			if err != nil {
-				t.Fatal(err)
-			}
+			check := must(srv.Client().PhoneChecks.Create(t.Context(), idverify.PhoneCheckParams{PhoneNumber: "447700900012", CallbackURL: callbacks}))(t)
 
-			visit, err := srv.Device().Open(t.Context(), check.CheckURL)
-			if err != nil {
-				t.Fatal(err)
-			}
+			visit := must(srv.Device().Open(t.Context(), check.CheckURL))(t)
 			waitIdle(t, srv)
 
 			if visit.Status != http.StatusOK || visit.URL.Hostname() != row.host {
@@ -233,14 +224,8 @@ func TestWithPublicURL_OtherPort(t *testing.T) {
 	_, port, _ := strings.Cut(strings.TrimPrefix(page.URL, "http://"), ":")
 	srv := sandboxfake.New(t, sandboxfake.WithPublicURL("https://127.0.0.1:9")) // nothing listens on port 9
 
-	other, err := srv.Device().Open(t.Context(), "http://127.0.0.1:"+port)
-	if err != nil {
-		t.Fatal(err)
-	}
-	own, err := srv.Device().Open(t.Context(), "https://127.0.0.1:9/.well-known/jwks.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	other := must(srv.Device().Open(t.Context(), "http://127.0.0.1:"+port))(t)
+	own := must(srv.Device().Open(t.Context(), "https://127.0.0.1:9/.well-known/jwks.json"))(t)
 
 	if other.Status != http.StatusTeapot || own.Status != http.StatusOK {
 		t.Errorf("other port: %d, public port: %d, want 418 from the page and 200 from the server", other.Status, own.Status)
@@ -249,10 +234,7 @@ func TestWithPublicURL_OtherPort(t *testing.T) {
 
 func TestWithPublicURL_HandleRejectsOwnHost(t *testing.T) {
 	t.Parallel()
-	srv, err := sandboxfake.Start(sandboxfake.WithInMemory(), sandboxfake.WithPublicURL(publicURL+":8443"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	srv := must(sandboxfake.Start(sandboxfake.WithInMemory(), sandboxfake.WithPublicURL(publicURL+":8443")))(t)
 	defer srv.Close()
 	defer func() {
 		if message := fmt.Sprint(recover()); !strings.Contains(message, "must not be the service's own host") {
@@ -300,15 +282,9 @@ func TestWithPublicURL_SignedRedirect(t *testing.T) {
 	client := srv.Client(idverify.WithVersions(idverify.Versions{PhoneCheck: "v0.2"}))
 	var got *idverify.Redirect
 	back := srv.Handle("shop.sandbox.test", idverify.RedirectHandler(srv.Verifier([]string{"shop.sandbox.test"}, nil), func(_ http.ResponseWriter, _ *http.Request, r *idverify.Redirect) { got = r }))
-	check, err := client.PhoneChecks.Create(t.Context(), idverify.PhoneCheckParams{PhoneNumber: "447700900012", RedirectURL: back})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check := must(client.PhoneChecks.Create(t.Context(), idverify.PhoneCheckParams{PhoneNumber: "447700900012", RedirectURL: back}))(t)
 
-	visit, err := srv.Device().Open(t.Context(), check.CheckURL)
-	if err != nil {
-		t.Fatal(err)
-	}
+	visit := must(srv.Device().Open(t.Context(), check.CheckURL))(t)
 
 	if got == nil || got.CheckID != check.CheckID {
 		text, _ := json.Marshal(got)

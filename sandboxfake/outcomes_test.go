@@ -6,8 +6,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/idverify/idverify-go"
 	"github.com/idverify/idverify-go/sandboxfake"
 )
@@ -179,9 +177,7 @@ func TestWithOutcomeFunc_SandboxProject(t *testing.T) {
 
 	r := a.post("/sim_check/v0.1/checks", `{"phone_number":"447700900000"}`)
 
-	if diff := cmp.Diff("COMPLETED - yes", outcome(r.json)); diff != "" {
-		t.Errorf("check of a sandbox project (-want +got):\n%s", diff)
-	}
+	wantEqual(t, "COMPLETED - yes", outcome(r.json), "check of a sandbox project")
 }
 
 // The outcome functions include the error code.

@@ -23,19 +23,13 @@ func TestServer_NewProjectMatchesHTTP(t *testing.T) {
 	provisioned, viaHTTP := consoleServer(t), consoleServer(t)
 
 	project := provisioned.NewProject(params)
-	created, err := viaHTTP.Console().Projects.Create(t.Context(), params)
-	if err != nil {
-		t.Fatal(err)
-	}
+	created := must(viaHTTP.Console().Projects.Create(t.Context(), params))(t)
 
 	if project.ProjectID != created.ProjectID || project.Credentials.ClientID != created.Credentials[0].ClientID || project.Credentials.ClientSecret.Reveal() != created.Credentials[0].ClientSecret.Reveal() {
 		t.Errorf("provisioned project %s with client ID %s, created over HTTP %s with %s, want the same", project.ProjectID, project.Credentials.ClientID, created.ProjectID, created.Credentials[0].ClientID)
 	}
 	read := func(srv *sandboxfake.Server) *idverify.Project {
-		p, err := srv.Console().Projects.Get(t.Context(), project.ProjectID)
-		if err != nil {
-			t.Fatal(err)
-		}
+		p := must(srv.Console().Projects.Get(t.Context(), project.ProjectID))(t)
 		return p
 	}
 	if diff := cmp.Diff(read(viaHTTP), read(provisioned)); diff != "" {
@@ -130,10 +124,7 @@ func TestWithCredentials_InitialProject(t *testing.T) {
 		srv.Reset()
 	}
 
-	generated, err := idverify.NewClient(srv.URL(), plain.Credentials(), idverify.WithHTTPClient(srv.HTTPClient()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	generated := must(idverify.NewClient(srv.URL(), plain.Credentials(), idverify.WithHTTPClient(srv.HTTPClient())))(t)
 	if _, err := generated.PhoneChecks.List(t.Context(), idverify.ListOptions{}); !errors.Is(err, idverify.ErrUnauthorized) {
 		t.Errorf("list with the generated credentials: %v, want ErrUnauthorized", err)
 	}

@@ -96,9 +96,7 @@ func TestWithCallerIP_Preflight(t *testing.T) {
 	r := a.do(request)
 
 	got := []any{r.status, r.header.Get("Access-Control-Allow-Origin"), r.header.Get("Access-Control-Allow-Methods"), r.header.Get("Access-Control-Allow-Headers"), len(r.body)}
-	if diff := cmp.Diff([]any{204, "*", "GET, POST, PUT, PATCH, DELETE, OPTIONS", "x-sdk-version", 0}, got); diff != "" {
-		t.Errorf("preflight (-want +got):\n%s", diff)
-	}
+	wantEqual(t, []any{204, "*", "GET, POST, PUT, PATCH, DELETE, OPTIONS", "x-sdk-version", 0}, got, "preflight")
 }
 
 func TestWithCallerIP_OtherRequests(t *testing.T) {
@@ -154,17 +152,13 @@ func TestServer_ReachabilityBySuffix(t *testing.T) {
 				t.Errorf("%s: %d, want 200", ip, byPath.status)
 			}
 			want := []any{"PhoneCheck", "SIMCheck", "SubscriberCheck"}
-			if diff := cmp.Diff(want, byPath.json["supported_products"]); diff != "" {
-				t.Errorf("%s: supported_products (-want +got):\n%s", ip, diff)
-			}
+			wantEqual(t, want, byPath.json["supported_products"], "%s: supported_products", ip)
 			want = []any{
 				map[string]any{"product_id": "PCK", "product_name": "Phone Check"},
 				map[string]any{"product_id": "SCK", "product_name": "Sim Check"},
 				map[string]any{"product_id": "SUK", "product_name": "Subscriber Check"},
 			}
-			if diff := cmp.Diff(want, byPath.json["products"]); diff != "" {
-				t.Errorf("%s: products (-want +got):\n%s", ip, diff)
-			}
+			wantEqual(t, want, byPath.json["products"], "%s: products", ip)
 		}
 		if diff := cmp.Diff(byPath.json, byQuery.json); diff != "" {
 			t.Errorf("%s: response by query differs from the one by path (-path +query):\n%s", ip, diff)

@@ -70,19 +70,14 @@ func TestServer_CloseWithStalledClient(t *testing.T) {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				srv, err := sandboxfake.Start(sandboxfake.WithInMemory(), sandboxfake.WithControl(sandboxfake.ControlOptions{}))
-				if err != nil {
-					t.Fatal(err)
-				}
+				srv := must(sandboxfake.Start(sandboxfake.WithInMemory(), sandboxfake.WithControl(sandboxfake.ControlOptions{})))(t)
 				a := newAPI(t, srv)
 				// The journal does not fit into the buffers of the connection.
 				for range 32 {
 					a.call(http.MethodPost, phoneChecks, strings.Repeat("x", 8<<10))
 				}
 				conn, _ := a.dial()
-				if _, err := io.WriteString(conn, strings.Replace(row.request, "%s", srv.ControlToken(), 1)); err != nil {
-					t.Fatal(err)
-				}
+				must(io.WriteString(conn, strings.Replace(row.request, "%s", srv.ControlToken(), 1)))(t)
 				synctest.Wait()
 				started := time.Now()
 
@@ -209,10 +204,7 @@ func TestServer_MemoryPerServer(t *testing.T) {
 	alive := make([]*sandboxfake.Server, 0, servers)
 	start := func() *sandboxfake.Server {
 		t.Helper()
-		srv, err := sandboxfake.Start(sandboxfake.WithInMemory())
-		if err != nil {
-			t.Fatal(err)
-		}
+		srv := must(sandboxfake.Start(sandboxfake.WithInMemory()))(t)
 		t.Cleanup(func() { srv.Close() })
 		alive = append(alive, srv)
 		return srv
@@ -258,10 +250,7 @@ func TestServer_MemoryPerCheck(t *testing.T) {
 func TestServer_CloseStopsGoroutines(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		srv, err := sandboxfake.Start(sandboxfake.WithInMemory())
-		if err != nil {
-			t.Fatal(err)
-		}
+		srv := must(sandboxfake.Start(sandboxfake.WithInMemory()))(t)
 		a := newAPI(t, srv)
 		app := newBlockingReceiver()
 		for i := range 10 {

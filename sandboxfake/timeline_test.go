@@ -15,8 +15,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/idverify/idverify-go"
 	"github.com/idverify/idverify-go/internal/synctest"
 	"github.com/idverify/idverify-go/internal/tooltest"
@@ -89,9 +87,7 @@ func TestNew_TimelineText(t *testing.T) {
    +10s  due  callback attempt 2            in 5s; 96da897a COMPLETED
          due  faults not used          1    callback: signed with a wrong key
 `
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("log (-want +got):\n%s", diff)
-		}
+		wantEqual(t, want, got, "log")
 	})
 }
 
@@ -108,9 +104,7 @@ func useServer(t *testing.T, srv *sandboxfake.Server) {
 	}))
 	client := srv.Client(idverify.WithVersions(idverify.Versions{PhoneCheck: "v0.2"}))
 	check := createCheck(t, client, "447700900012", url+"/callbacks", url+"/back")
-	if _, err := client.PhoneChecks.Complete(t.Context(), check.CheckID, openIdle(t, srv, check.CheckURL)); err != nil {
-		t.Fatal(err)
-	}
+	must(client.PhoneChecks.Complete(t.Context(), check.CheckID, openIdle(t, srv, check.CheckURL)))(t)
 	advance(t, srv, 5*time.Second)
 	srv.Inject(sandboxfake.Match{Operation: "phone_check.get", Repeat: true}, sandboxfake.Fault{Status: 502}, sandboxfake.Fault{})()
 	srv.Inject(sandboxfake.Match{Operation: sandboxfake.OperationCallback}, sandboxfake.Fault{Drop: true}, sandboxfake.Fault{WrongKey: true}, sandboxfake.Fault{WrongKey: true})
@@ -118,32 +112,21 @@ func useServer(t *testing.T, srv *sandboxfake.Server) {
 	openIdle(t, srv, createCheck(t, client, "447700900099", url+"/callbacks", "").CheckURL)
 	srv.Expire(createCheck(t, client, "447700900013", url+"/callbacks", "").CheckID)
 	waitIdle(t, srv)
-	if _, err := client.SIMChecks.Create(t.Context(), idverify.SIMCheckParams{PhoneNumber: "447700900016"}); err != nil {
-		t.Fatal(err)
-	}
-	subscriber, err := client.SubscriberChecks.Create(t.Context(), idverify.SubscriberCheckParams{PhoneNumber: "447700900016"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(client.SIMChecks.Create(t.Context(), idverify.SIMCheckParams{PhoneNumber: "447700900016"}))(t)
+	subscriber := must(client.SubscriberChecks.Create(t.Context(), idverify.SubscriberCheckParams{PhoneNumber: "447700900016"}))(t)
 	openIdle(t, srv, subscriber.CheckURL)
 }
 
 func createCheck(t *testing.T, client *idverify.Client, number, callbackURL, redirectURL string) *idverify.PhoneCheck {
 	t.Helper()
-	check, err := client.PhoneChecks.Create(t.Context(), idverify.PhoneCheckParams{PhoneNumber: number, CallbackURL: callbackURL, RedirectURL: redirectURL})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check := must(client.PhoneChecks.Create(t.Context(), idverify.PhoneCheckParams{PhoneNumber: number, CallbackURL: callbackURL, RedirectURL: redirectURL}))(t)
 	return check
 }
 
 // openIdle opens a Check URL, awaits its callback, and returns the code of the redirect, if any.
 func openIdle(t *testing.T, srv *sandboxfake.Server, url string) (code string) {
 	t.Helper()
-	visit, err := srv.Device().Open(t.Context(), url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	visit := must(srv.Device().Open(t.Context(), url))(t)
 	waitIdle(t, srv)
 	return visit.URL.Query().Get("code")
 }
@@ -179,9 +162,7 @@ func setArtifacts(t *testing.T) {
 	artifacts := flag.Lookup("test.artifacts").Value
 	before := artifacts.String()
 	t.Cleanup(func() { _ = artifacts.Set(before) })
-	if err := artifacts.Set("true"); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, artifacts.Set("true"))
 }
 
 // threeMethods has only the methods of sandboxfake.TB.
@@ -246,18 +227,13 @@ func TestNew_TimelineRedacts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	visit, err := srv.Device().Open(t.Context(), check.CheckURL)
-	if err != nil {
-		t.Fatal(err)
-	}
+	visit := must(srv.Device().Open(t.Context(), check.CheckURL))(t)
 	code := visit.URL.Query().Get("code")
 	a.call(http.MethodGet, phoneChecks+"?search=phone_number=="+number+"&token="+secret, "")
 	a.call(http.MethodGet, "/device_ip/203.0.113.77/"+number+"?x="+secret, "")
 	a.call(http.MethodPost, phoneChecks, `{"phone_number":"`+number+`x","reference_id":"`+secret+`"}`)
 	a.call(http.MethodPost, "/oauth2/v1/revoke", "token="+a.token)
-	if _, err := client.PhoneChecks.Complete(t.Context(), check.CheckID, code); err != nil {
-		t.Fatal(err)
-	}
+	must(client.PhoneChecks.Complete(t.Context(), check.CheckID, code))(t)
 	srv.Inject(sandboxfake.Match{Operation: sandboxfake.OperationCallback, CheckID: secret}, sandboxfake.Fault{Body: secret + number})
 	waitIdle(t, srv)
 	deliveries := srv.Deliveries()
@@ -348,10 +324,7 @@ func TestNew_TimelineOfAdvancedClock(t *testing.T) {
 // The example of docs/testing.md is the log of a test. Its durations differ in each run.
 func TestNew_TimelineInDocs(t *testing.T) {
 	t.Parallel()
-	page, err := os.ReadFile("../docs/testing.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := must(os.ReadFile("../docs/testing.md"))(t)
 	output := runFailing(t, "-test.run", "TestAcknowledged")
 
 	got := plainTimes(output[strings.Index(output, "    failing_test.go"):strings.Index(output, "--- FAIL")])
@@ -476,9 +449,7 @@ func (row *failedRow) check(t *testing.T, log string) {
 			t.Errorf("%s: the file is not the timeline of the test (error %v):\n%s", row.name, err, page)
 		}
 	}
-	if diff := cmp.Diff(row.files, files); diff != "" {
-		t.Errorf("%s: files (-want +got):\n%s", row.name, diff)
-	}
+	wantEqual(t, row.files, files, "%s: files", row.name)
 }
 
 // logOf returns the lines of go test -v that belong to a test.

@@ -15,10 +15,7 @@ func TestEmbed_Fake(t *testing.T) {
 	t.Parallel()
 	list := exec.CommandContext(t.Context(), "go", "list", "-deps", "-json=ImportPath,EmbedFiles", module+"/sandboxfake")
 	list.Dir = root
-	output, err := list.Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	output := must(list.Output())(t)
 
 	var packages, embedded []string
 	for decoder := json.NewDecoder(strings.NewReader(string(output))); ; {

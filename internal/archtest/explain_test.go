@@ -18,10 +18,7 @@ func TestExplain_Callers(t *testing.T) {
 			continue
 		}
 		set := token.NewFileSet()
-		parsed, err := parser.ParseFile(set, filepath.Join(root, f.path), nil, parser.SkipObjectResolution)
-		if err != nil {
-			t.Fatal(err)
-		}
+		parsed := must(parser.ParseFile(set, filepath.Join(root, f.path), nil, parser.SkipObjectResolution))(t)
 		ast.Inspect(parsed, func(n ast.Node) bool {
 			if s, ok := n.(*ast.SelectorExpr); ok && s.Sel.Name == "Explain" {
 				t.Errorf("%s:%d uses Explain: its result must not reach a response", f.path, set.Position(s.Pos()).Line)

@@ -44,10 +44,7 @@ func TestGoMod_RequiresAllowedModules(t *testing.T) {
 			command := exec.CommandContext(t.Context(), "go", "mod", "edit", "-json")
 			command.Dir = filepath.Join(root, dir)
 
-			out, err := command.Output()
-			if err != nil {
-				t.Fatal(err)
-			}
+			out := must(command.Output())(t)
 			var mod struct {
 				Module    struct{ Path string }
 				Toolchain string

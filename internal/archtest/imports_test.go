@@ -215,3 +215,14 @@ func goFiles(t *testing.T) []goFile {
 	}
 	return files
 }
+
+// must returns v, or fails the test.
+func must[T any](v T, err error) func(testing.TB) T {
+	return func(t testing.TB) T {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+}

@@ -15,18 +15,12 @@ func TestLicenses_ListIsComplete(t *testing.T) {
 	t.Parallel()
 	command := exec.CommandContext(t.Context(), "go", "list", "-deps", "-f", "{{with .Module}}{{.Path}}{{end}}", ".", "./signature", "./sandboxfake", "./cmd/sandboxfake", "./cmd/idverify")
 	command.Dir = root
-	out, err := command.Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	out := must(command.Output())(t)
 	linked := strings.Fields(string(out))
 	slices.Sort(linked)
 	linked = slices.DeleteFunc(slices.Compact(linked), func(path string) bool { return path == module })
 
-	list, err := os.ReadFile(root + "/THIRD_PARTY_LICENSES.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	list := must(os.ReadFile(root + "/THIRD_PARTY_LICENSES.md"))(t)
 	var listed []string
 	for _, m := range licenseRow.FindAllSubmatch(list, -1) {
 		listed = append(listed, string(m[1]))

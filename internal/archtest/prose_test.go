@@ -152,10 +152,7 @@ func proseFiles(t *testing.T) []string {
 
 func findings(t *testing.T, path string) []finding {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(root, path))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must(os.ReadFile(filepath.Join(root, path)))(t)
 	switch filepath.Ext(path) {
 	case ".go":
 		return goFindings(t, filepath.ToSlash(path), text)
@@ -193,10 +190,7 @@ const maxTestName = 60
 func goFindings(t *testing.T, path string, source []byte) []finding {
 	t.Helper()
 	files := token.NewFileSet()
-	file, err := parser.ParseFile(files, path, source, parser.ParseComments|parser.SkipObjectResolution)
-	if err != nil {
-		t.Fatal(err)
-	}
+	file := must(parser.ParseFile(files, path, source, parser.ParseComments|parser.SkipObjectResolution))(t)
 
 	var all []finding
 	for _, group := range file.Comments {

@@ -51,10 +51,7 @@ func TestArchitecture_FakeFiles(t *testing.T) {
 		}
 	}
 
-	files, err := filepath.Glob(filepath.Join(root, "sandboxfake", "*.go"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	files := must(filepath.Glob(filepath.Join(root, "sandboxfake", "*.go")))(t)
 	for _, file := range files {
 		if name := filepath.Base(file); !strings.HasSuffix(name, "_test.go") && layers[name] != 1 {
 			t.Errorf("sandboxfake/%s belongs to %d layers, want 1", name, layers[name])

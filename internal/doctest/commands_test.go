@@ -112,15 +112,9 @@ func allPages(t *testing.T) []string {
 	t.Helper()
 	pages := []string{"../README.md", "../CONTRIBUTING.md", "../SECURITY.md", "../cmd/sandboxfake/README.md"}
 	for _, pattern := range []string{"docs/*.md", "examples/*/README.md"} {
-		paths, err := filepath.Glob(filepath.Join(root, pattern))
-		if err != nil {
-			t.Fatal(err)
-		}
+		paths := must(filepath.Glob(filepath.Join(root, pattern)))(t)
 		for _, path := range paths {
-			rel, err := filepath.Rel(docs, path)
-			if err != nil {
-				t.Fatal(err)
-			}
+			rel := must(filepath.Rel(docs, path))(t)
 			pages = append(pages, filepath.ToSlash(rel))
 		}
 	}

@@ -24,10 +24,7 @@ const (
 // "Type.Field", and the keys of composite literals.
 func declarations(t *testing.T) map[string]map[string]bool {
 	t.Helper()
-	names, err := parseModule()
-	if err != nil {
-		t.Fatal(err)
-	}
+	names := must(parseModule())(t)
 	return names
 }
 
@@ -169,19 +166,13 @@ func constantValues(t *testing.T, dir, name string) []string {
 // packageFiles parses the files of a package, tests aside.
 func packageFiles(t *testing.T, dir string) []*ast.File {
 	t.Helper()
-	paths, err := filepath.Glob(filepath.Join(root, dir, "*.go"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	paths := must(filepath.Glob(filepath.Join(root, dir, "*.go")))(t)
 	var files []*ast.File
 	for _, path := range paths {
 		if strings.HasSuffix(path, "_test.go") {
 			continue
 		}
-		file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution)
-		if err != nil {
-			t.Fatal(err)
-		}
+		file := must(parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution))(t)
 		files = append(files, file)
 	}
 	return files

@@ -140,10 +140,7 @@ func problemStatuses(t *testing.T) map[string]string {
 		names[m[1]] = m[2]
 	}
 	statuses := make(map[string]string)
-	files, err := fs.Glob(os.DirFS(root), "sandboxfake/*.go")
-	if err != nil {
-		t.Fatal(err)
-	}
+	files := must(fs.Glob(os.DirFS(root), "sandboxfake/*.go"))(t)
 	for _, file := range files {
 		for _, m := range regexp.MustCompile(`(?m)^\t\{(\d{3}), wire\.(\w+), `).FindAllStringSubmatch(readPage(t, "../"+file), -1) {
 			statuses[names[m[2]]] = m[1]
@@ -201,10 +198,7 @@ var enumeration = regexp.MustCompile(`(?:429, )?(5\d\d(?:, 5\d\d)+),? (?:and|or)
 // after which the client sends a request, or a token request, again.
 func TestErrors_RetriedStatuses(t *testing.T) {
 	t.Parallel()
-	pages, err := fs.Glob(os.DirFS(docs), "*.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	pages := must(fs.Glob(os.DirFS(docs), "*.md"))(t)
 	for _, path := range []string{wire.Token.Path, "/phone_check/v0.1/checks/a"} {
 		var retried []string
 		for status := 500; status <= 599; status++ {

@@ -84,3 +84,22 @@ func codeSpans(cell string) []string {
 
 // at returns the place of a row, for failure messages.
 func at(page string, row tableRow) string { return fmt.Sprintf("docs/%s:%d", page, row.line) }
+
+// must returns v, or fails the test.
+func must[T any](v T, err error) func(testing.TB) T {
+	return func(t testing.TB) T {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+}
+
+// noError fails the test if err is not nil.
+func noError(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}

@@ -62,24 +62,16 @@ func TestProtocol_AddressOutcomes(t *testing.T) {
 func TestErrors_ErrorCodes(t *testing.T) {
 	t.Parallel()
 	srv := sandboxfake.New(t, sandboxfake.WithInMemory(), sandboxfake.WithControl(sandboxfake.ControlOptions{}))
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, srv.URL()+"/_sandbox/outcomes", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	request := must(http.NewRequestWithContext(t.Context(), http.MethodGet, srv.URL()+"/_sandbox/outcomes", nil))(t)
 	request.Header.Set("Authorization", "Bearer "+srv.ControlToken())
-	response, err := srv.HTTPClient().Do(request)
-	if err != nil {
-		t.Fatal(err)
-	}
+	response := must(srv.HTTPClient().Do(request))(t)
 	defer response.Body.Close()
 	var list struct {
 		Outcomes []struct {
 			ErrorCode string `json:"error_code"`
 		}
 	}
-	if err := json.NewDecoder(response.Body).Decode(&list); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, json.NewDecoder(response.Body).Decode(&list))
 	var want []string
 	for _, outcome := range list.Outcomes {
 		if outcome.ErrorCode != "" {

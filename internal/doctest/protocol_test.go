@@ -109,9 +109,7 @@ func rewriteCode(t *testing.T, moved map[string]string) {
 		text = strings.ReplaceAll(text, "("+old+")\n", "("+fixed+")\n")
 		text = strings.ReplaceAll(text, "(specified: "+old+")\n", "(specified: "+fixed+")\n")
 	}
-	if err := os.WriteFile(docs+protocolPage, []byte(text), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, os.WriteFile(docs+protocolPage, []byte(text), 0o644))
 }
 
 func TestProtocol_Sections(t *testing.T) {
@@ -221,9 +219,7 @@ func TestProtocol_DescribedStatus(t *testing.T) {
 		}
 	}
 	var document any
-	if err := json.Unmarshal(sandboxfake.OpenAPI(), &document); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, json.Unmarshal(sandboxfake.OpenAPI(), &document))
 
 	found := 0
 	var visit func(name string, value any)

@@ -152,9 +152,6 @@ func logMessages(t *testing.T) map[string]string {
 
 func readPage(t *testing.T, page string) string {
 	t.Helper()
-	text, err := os.ReadFile(docs + page)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must(os.ReadFile(docs + page))(t)
 	return string(text)
 }

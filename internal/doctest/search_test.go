@@ -64,10 +64,7 @@ func TestProtocol_SearchFields(t *testing.T) {
 // wireFields returns the names of all fields in the fixtures of the protocol.
 func wireFields(t *testing.T) []string {
 	t.Helper()
-	paths, err := filepath.Glob(filepath.Join(root, "internal", "wire", "testdata", "*.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	paths := must(filepath.Glob(filepath.Join(root, "internal", "wire", "testdata", "*.json")))(t)
 	fields := make(map[string]bool)
 	var collect func(any)
 	collect = func(value any) {
@@ -84,10 +81,7 @@ func wireFields(t *testing.T) []string {
 		}
 	}
 	for _, path := range paths {
-		text, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must(os.ReadFile(path))(t)
 		var document any
 		if err := json.Unmarshal(text, &document); err != nil {
 			t.Fatalf("%s: %v", path, err)
@@ -133,10 +127,7 @@ func newListClient(t *testing.T) *listClient {
 func (c *listClient) token(credentials idverify.Credentials, scope string) string {
 	c.t.Helper()
 	form := url.Values{"grant_type": {"client_credentials"}, "scope": {scope}}
-	req, err := http.NewRequestWithContext(c.t.Context(), http.MethodPost, c.srv.URL()+wire.Token.Path, strings.NewReader(form.Encode()))
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	req := must(http.NewRequestWithContext(c.t.Context(), http.MethodPost, c.srv.URL()+wire.Token.Path, strings.NewReader(form.Encode())))(c.t)
 	req.Header.Set("Content-Type", wire.MediaForm)
 	req.SetBasicAuth(credentials.ClientID, credentials.ClientSecret.Reveal())
 	var token struct {
@@ -180,14 +171,8 @@ func (c *listClient) accepts(op wire.Operation, query url.Values) bool {
 			ids = append(ids, c.ids[name])
 		}
 	}
-	target, err := op.URL(c.srv.URL(), wire.V01, ids...)
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	req, err := http.NewRequestWithContext(c.t.Context(), op.Method, target+"?"+query.Encode(), nil)
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	target := must(op.URL(c.srv.URL(), wire.V01, ids...))(c.t)
+	req := must(http.NewRequestWithContext(c.t.Context(), op.Method, target+"?"+query.Encode(), nil))(c.t)
 	req.Header.Set("Authorization", "Bearer "+c.tokens[op.Scope])
 	status, body := c.send(req)
 	if status != http.StatusOK && status != http.StatusBadRequest {
@@ -198,10 +183,7 @@ func (c *listClient) accepts(op wire.Operation, query url.Values) bool {
 
 func (c *listClient) do(method, path, token, media, body string) []byte {
 	c.t.Helper()
-	req, err := http.NewRequestWithContext(c.t.Context(), method, c.srv.URL()+path, strings.NewReader(body))
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	req := must(http.NewRequestWithContext(c.t.Context(), method, c.srv.URL()+path, strings.NewReader(body)))(c.t)
 	req.Header.Set("Authorization", "Bearer "+token)
 	req.Header.Set("Content-Type", media)
 	_, response := c.send(req)

@@ -38,13 +38,10 @@ func startApp(t *testing.T, target func(*http.Request) (host, requestURI string)
 	if a.signer, err = signature.NewSigner("key-1", key, nil); err != nil {
 		t.Fatal(err)
 	}
-	verifier, err := signature.NewVerifier(signature.StaticKeys{"key-1": &key.PublicKey}, hosts, &signature.VerifierOptions{
+	verifier := must(signature.NewVerifier(signature.StaticKeys{"key-1": &key.PublicKey}, hosts, &signature.VerifierOptions{
 		Target:    target,
 		ClockSkew: time.Hour, // on a busy machine, messages can take longer than the default
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	server := httptest.NewServer(a.handler(verifier))
 	t.Cleanup(server.Close)
 	a.addr = strings.TrimPrefix(server.URL, "http://")

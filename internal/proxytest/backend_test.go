@@ -49,10 +49,7 @@ type backend struct {
 // startBackend starts a backend and stops it when the test ends.
 func startBackend(t *testing.T, b behavior) *backend {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	listener := must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	s := &backend{behavior: b, listener: listener, conns: make(map[net.Conn]bool)}
 	s.wg.Go(s.accept)
 	t.Cleanup(func() {

@@ -169,14 +169,8 @@ func (p *proxy) clients(t *testing.T, host, protocol string, quick bool) (*idver
 		options = append(options, idverify.WithRetry(idverify.RetryPolicy{MinWait: time.Millisecond, MaxWait: 10 * time.Millisecond}))
 	}
 	credentials := idverify.Credentials{ClientID: "synthetic-client", ClientSecret: idverify.NewSecret("synthetic-secret")}
-	client, err := idverify.NewClient("https://"+host, credentials, options...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	console, err := idverify.NewConsole("https://"+host, credentials, options...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := must(idverify.NewClient("https://"+host, credentials, options...))(t)
+	console := must(idverify.NewConsole("https://"+host, credentials, options...))(t)
 	return client, console
 }
 

@@ -14,10 +14,7 @@ type page string
 
 func readPage(t *testing.T) page {
 	t.Helper()
-	text, err := os.ReadFile("../../docs/production.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must(os.ReadFile("../../docs/production.md"))(t)
 	return page(text)
 }
 

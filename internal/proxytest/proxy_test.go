@@ -52,14 +52,9 @@ type route struct {
 // expand returns the configuration of the named proxy.
 func (s setup) expand(t *testing.T, name string) string {
 	t.Helper()
-	config, err := template.ParseFiles(filepath.Join("testdata", name+".conf"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	config := must(template.ParseFiles(filepath.Join("testdata", name+".conf")))(t)
 	var text strings.Builder
-	if err := config.Execute(&text, s); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, config.Execute(&text, s))
 	return text.String()
 }
 
@@ -96,14 +91,9 @@ func startConfig(t *testing.T, name string, config func(setup) string) *proxy {
 	s := setup{Dir: dir, Socket: p.socket, Certificate: filepath.Join(dir, "tls.pem")}
 	file := filepath.Join(dir, "config")
 	for name, content := range map[string]string{s.Certificate: p.ca.pem, file: config(s)} {
-		if err := os.WriteFile(name, []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, os.WriteFile(name, []byte(content), 0o600))
 	}
-	output, err := os.Create(filepath.Join(dir, "output"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	output := must(os.Create(filepath.Join(dir, "output")))(t)
 	t.Cleanup(func() {
 		output.Close()
 		if text, err := os.ReadFile(output.Name()); err == nil && t.Failed() {
@@ -211,4 +201,23 @@ func find(t *testing.T, name string) string {
 	}
 	tooltest.Require(t, false, "run script/setup proxies, which installs "+name)
 	return ""
+}
+
+// must returns v, or fails the test.
+func must[T any](v T, err error) func(testing.TB) T {
+	return func(t testing.TB) T {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+}
+
+// noError fails the test if err is not nil.
+func noError(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
 }

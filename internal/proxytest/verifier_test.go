@@ -59,9 +59,7 @@ func (a *app) send(t *testing.T, transport http.RoundTripper, m message, header 
 		u.RawQuery += "check_id=check-1&code=a%2Bb%2F"
 	}
 	if m.method == http.MethodGet {
-		if err := a.signer.SignRedirect(u); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, a.signer.SignRedirect(u))
 	}
 	r := (&http.Request{Method: m.method, URL: u, Header: header.Clone()}).WithContext(t.Context())
 	if r.Header == nil {
@@ -69,9 +67,7 @@ func (a *app) send(t *testing.T, transport http.RoundTripper, m message, header 
 	}
 	if m.method == http.MethodPost {
 		r.Header.Set("x-service-callback", "phone_check")
-		if err := a.signer.SignCallback(r, []byte(`{"check_id":"check-1","status":"COMPLETED","match":true}`)); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, a.signer.SignCallback(r, []byte(`{"check_id":"check-1","status":"COMPLETED","match":true}`)))
 	}
 	resp, err := transport.RoundTrip(r)
 	if err != nil {
@@ -238,10 +234,7 @@ var targetCode = regexp.MustCompile("(?s)```go\n([^`]*func target\\(.*?)```")
 // The other Go code of the page is in examples/readme_test.go.
 func TestProductionPage_TargetCode(t *testing.T) {
 	t.Parallel()
-	source, err := os.ReadFile("verifier_test.go")
-	if err != nil {
-		t.Fatal(err)
-	}
+	source := must(os.ReadFile("verifier_test.go"))(t)
 
 	block := targetCode.FindStringSubmatch(string(readPage(t)))
 
