@@ -511,12 +511,7 @@ func TestClient_TokenPauseFailsFast(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 				defer cancel()
 				_, first := c.PhoneChecks.Get(ctx, "a")
-				ctx = t.Context()
-				if tt.deadline > 0 {
-					var cancel context.CancelFunc
-					ctx, cancel = context.WithTimeout(ctx, tt.deadline)
-					defer cancel()
-				}
+				ctx = withDeadline(t, tt.deadline)
 
 				_, err := c.PhoneChecks.Create(ctx, createParams)
 				_, tokenErr := c.Token(ctx, idverify.ScopePhoneCheck)
@@ -883,11 +878,7 @@ func TestRateLimit_Reset(t *testing.T) {
 			{"99999999999999999999", time.Time{}},
 		} {
 			c := newTransportClient(t, func(*http.Request) (*http.Response, error) {
-				resp := response(403, nil)
-				resp.Header.Set("X-RateLimit-Limit", "10")
-				resp.Header.Set("X-RateLimit-Remaining", fmt.Sprint(remaining))
-				resp.Header.Set("X-RateLimit-Reset", tt.reset)
-				return resp, nil
+				return withHeader(response(403, nil), "X-RateLimit-Limit", "10", "X-RateLimit-Remaining", fmt.Sprint(remaining), "X-RateLimit-Reset", tt.reset), nil
 			})
 
 			_, err := c.PhoneChecks.Get(t.Context(), "a")

@@ -394,12 +394,7 @@ func TestRetryPolicy_RetryAfter(t *testing.T) {
 					respondWithProblem(429, "too_many_requests", "slow down")(w, nil)
 					return w.Result(), nil
 				}, idverify.WithRetry(idverify.RetryPolicy{}))
-				ctx := t.Context()
-				if tt.deadline > 0 {
-					var cancel context.CancelFunc
-					ctx, cancel = context.WithTimeout(ctx, tt.deadline)
-					defer cancel()
-				}
+				ctx := withDeadline(t, tt.deadline)
 				start := time.Now()
 
 				_, err := c.PhoneChecks.Create(ctx, createParams)
@@ -423,10 +418,7 @@ func TestClient_CancelEndsWait(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c := newTransportClient(t, func(*http.Request) (*http.Response, error) {
-			w := httptest.NewRecorder()
-			w.Header().Set("Retry-After", "9")
-			w.WriteHeader(429)
-			return w.Result(), nil
+			return withHeader(response(429, nil), "Retry-After", "9"), nil
 		}, idverify.WithRetry(idverify.RetryPolicy{}))
 		ctx, cancel := context.WithCancel(t.Context())
 		time.AfterFunc(3*time.Second, cancel)
@@ -654,10 +646,7 @@ func TestRetryPolicy_BudgetEmpty(t *testing.T) {
 		{"status", func(*http.Request) (*http.Response, error) { return response(503, nil), nil },
 			"empty body (retry later; not retried because the retry budget is empty)", "status=503"},
 		{"status with a hint", func(*http.Request) (*http.Response, error) {
-			resp := response(429, nil)
-			resp.Header.Set("Retry-After", "7")
-			resp.Header.Set("X-Request-Id", "req-7")
-			return resp, nil
+			return withHeader(response(429, nil), "Retry-After", "7", "X-Request-Id", "req-7"), nil
 		}, "(retry after 7s; not retried because the retry budget is empty) [request req-7, 1 attempt]", "request_id=req-7"},
 		{"no response", func(*http.Request) (*http.Response, error) { return nil, io.ErrUnexpectedEOF },
 			"truncated response (not retried because the retry budget is empty)", "truncated response"},

@@ -302,8 +302,7 @@ var testKey = sync.OnceValues(func() (*rsa.PrivateKey, error) { return rsa.Gener
 func signer(t testing.TB) *signature.Signer {
 	t.Helper()
 	key := must(testKey())(t)
-	s := must(signature.NewSigner("key-1", key, nil))(t)
-	return s
+	return must(signature.NewSigner("key-1", key, nil))(t)
 }
 
 func testKeys() signature.KeySource {

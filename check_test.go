@@ -176,12 +176,7 @@ func (row completeRow) test(t *testing.T, product string) {
 		code = "wrong-code"
 	}
 	s.srv.Inject(sandboxfake.Match{Operation: product + ".complete"}, row.faults...)
-	ctx := t.Context()
-	if row.deadline > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, row.deadline)
-		defer cancel()
-	}
+	ctx := withDeadline(t, row.deadline)
 	before := len(s.srv.Requests())
 
 	check, err := s.complete(ctx, product, id, code)

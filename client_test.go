@@ -150,10 +150,7 @@ func TestClient_InvalidArguments(t *testing.T) {
 	ctx := t.Context()
 	zoned := netip.MustParseAddr("fe80::1%eth0")
 
-	for name, tt := range map[string]struct {
-		err  error
-		want error
-	}{
+	for name, tt := range map[string]struct{ err, want error }{
 		"invalid number":                   {errorOf(c.PhoneChecks.Create(ctx, idverify.PhoneCheckParams{PhoneNumber: "call me"})), idverify.ErrPhoneFormat},
 		"empty number":                     {errorOf(c.SIMChecks.Create(ctx, idverify.SIMCheckParams{})), idverify.ErrPhoneFormat},
 		"redirect URL in v0.1":             {errorOf(c.PhoneChecks.Create(ctx, idverify.PhoneCheckParams{PhoneNumber: testNumber, RedirectURL: "https://shop.example/"})), idverify.ErrBadRequest},
@@ -232,20 +229,16 @@ var versionCalls = []struct {
 	call          func(context.Context, *idverify.Client) error
 }{
 	{"phone_check", "/phone_check/{v}/checks", func(ctx context.Context, c *idverify.Client) error {
-		_, err := c.PhoneChecks.List(ctx, idverify.ListOptions{})
-		return err
+		return errorOf(c.PhoneChecks.List(ctx, idverify.ListOptions{}))
 	}},
 	{"sim_check", "/sim_check/{v}/checks", func(ctx context.Context, c *idverify.Client) error {
-		_, err := c.SIMChecks.List(ctx, idverify.ListOptions{})
-		return err
+		return errorOf(c.SIMChecks.List(ctx, idverify.ListOptions{}))
 	}},
 	{"subscriber_check", "/subscriber_check/{v}/checks", func(ctx context.Context, c *idverify.Client) error {
-		_, err := c.SubscriberChecks.List(ctx, idverify.ListOptions{})
-		return err
+		return errorOf(c.SubscriberChecks.List(ctx, idverify.ListOptions{}))
 	}},
 	{"coverage", "/coverage/{v}/countries/44", func(ctx context.Context, c *idverify.Client) error {
-		_, err := c.Reachability.LookupCountry(ctx, " +44 ")
-		return err
+		return errorOf(c.Reachability.LookupCountry(ctx, " +44 "))
 	}},
 }
 

@@ -904,11 +904,9 @@ func TestCredentialsSource_RotationUnderLoad(t *testing.T) {
 
 	call := func() error {
 		if creates.Add(1)%4 != 0 {
-			_, err := client.SIMChecks.Create(t.Context(), idverify.SIMCheckParams{PhoneNumber: matchingNumber})
-			return err
+			return errorOf(client.SIMChecks.Create(t.Context(), idverify.SIMCheckParams{PhoneNumber: matchingNumber}))
 		}
-		_, err := client.PhoneChecks.Create(t.Context(), idverify.PhoneCheckParams{PhoneNumber: matchingNumber})
-		return err
+		return errorOf(client.PhoneChecks.Create(t.Context(), idverify.PhoneCheckParams{PhoneNumber: matchingNumber}))
 	}
 	var calls int64
 	for range rotations {
@@ -952,8 +950,7 @@ func TestCredentialsSource_ResetUnderLoad(t *testing.T) {
 	var calls int64
 	for range rotations {
 		calls += underLoad(t, func() error {
-			_, err := console.Projects.List(t.Context(), idverify.ListOptions{})
-			return err
+			return errorOf(console.Projects.List(t.Context(), idverify.ListOptions{}))
 		}, func() {
 			store.reset(func() idverify.Credentials {
 				return must(admin.WorkspaceCredentials.ResetSecret(t.Context(), account.MemberID, issued.ClientID))(t).Credentials

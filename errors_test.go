@@ -458,9 +458,7 @@ func TestError_RequestID(t *testing.T) {
 		"ok]:200(retry)[request:y":             "",
 	} {
 		c := newTransportClient(t, func(*http.Request) (*http.Response, error) {
-			resp := response(403, nil)
-			resp.Header.Set("X-Request-Id", id)
-			return resp, nil
+			return withHeader(response(403, nil), "X-Request-Id", id), nil
 		})
 
 		_, err := c.PhoneChecks.Get(t.Context(), "a")
@@ -488,9 +486,7 @@ func TestError_RetryAfter(t *testing.T) {
 		"Fri, 31 Dec 1999 00:00:00 GMT": 0,
 	} {
 		c := newTransportClient(t, func(*http.Request) (*http.Response, error) {
-			resp := response(403, nil)
-			resp.Header.Set("Retry-After", value)
-			return resp, nil
+			return withHeader(response(403, nil), "Retry-After", value), nil
 		})
 
 		_, err := c.PhoneChecks.Get(t.Context(), "a")

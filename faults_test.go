@@ -226,11 +226,7 @@ func (s *matrixTest) check(m matrixOperation, name string, target wire.Operation
 	before := s.srv.DroppedRequests() + len(s.srv.Requests())
 	remove := s.srv.Inject(sandboxfake.Match{Operation: target.Name}, fault)
 	defer remove()
-	ctx, cancel := s.t.Context(), context.CancelFunc(func() {})
-	if s.timeout > 0 {
-		ctx, cancel = context.WithTimeout(ctx, s.timeout)
-	}
-	defer cancel()
+	ctx := withDeadline(s.t, s.timeout)
 	began := time.Now()
 
 	err := m.do(ctx, s)

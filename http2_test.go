@@ -75,27 +75,22 @@ type http2Operation struct {
 
 var (
 	createOperation = http2Operation{"Create", http.MethodPost, `{"check_id":"c","status":"ACCEPTED"}`, func(ctx context.Context, c http2Clients) error {
-		_, err := c.client.PhoneChecks.Create(ctx, createParams)
-		return err
+		return errorOf(c.client.PhoneChecks.Create(ctx, createParams))
 	}}
 	completeOperation = http2Operation{"Complete", http.MethodPatch, `{"check_id":"c","status":"COMPLETED","match":true}`, func(ctx context.Context, c http2Clients) error {
-		_, err := c.client.PhoneChecks.Complete(ctx, "c", "code")
-		return err
+		return errorOf(c.client.PhoneChecks.Complete(ctx, "c", "code"))
 	}}
 	resetOperation = http2Operation{"Reset", http.MethodPost, `{"client_id":"client","client_secret":"another-secret"}`, func(ctx context.Context, c http2Clients) error {
-		_, err := c.console.WorkspaceCredentials.ResetSecret(ctx, "member", "client")
-		return err
+		return errorOf(c.console.WorkspaceCredentials.ResetSecret(ctx, "member", "client"))
 	}}
 	getOperation = http2Operation{"Get", http.MethodGet, `{"check_id":"c","status":"COMPLETED","match":true}`, func(ctx context.Context, c http2Clients) error {
-		_, err := c.client.PhoneChecks.Get(ctx, "c")
-		return err
+		return errorOf(c.client.PhoneChecks.Get(ctx, "c"))
 	}}
 	deleteOperation = http2Operation{"Delete", http.MethodDelete, "", func(ctx context.Context, c http2Clients) error {
 		return c.console.ProjectCredentials.Delete(ctx, "project", "client")
 	}}
 	putOperation = http2Operation{"UpdateAccount", http.MethodPut, `{"company_name":"c"}`, func(ctx context.Context, c http2Clients) error {
-		_, err := c.console.Billing.Update(ctx, idverify.BillingAccount{CompanyName: "c"})
-		return err
+		return errorOf(c.console.Billing.Update(ctx, idverify.BillingAccount{CompanyName: "c"}))
 	}}
 )
 

@@ -164,6 +164,9 @@ func TestWithObserver_Outcomes(t *testing.T) {
 	list := func(ctx context.Context, c *idverify.Client) error {
 		return errorOf(c.PhoneChecks.List(ctx, idverify.ListOptions{}))
 	}
+	tokens := func(ctx context.Context, c *idverify.Client) error { // the second token is from the cache
+		return errors.Join(errorOf(c.Token(ctx, idverify.ScopeReachability)), errorOf(c.Token(ctx, idverify.ScopeReachability)))
+	}
 	const token = "token.create 1: 200"
 	ok := respondWith(200, string(fixture(t, "phone_check.json")))
 	for _, tt := range []struct {
@@ -193,6 +196,7 @@ func TestWithObserver_Outcomes(t *testing.T) {
 		{"401 once", create, respondInTurn(respondWith(401, ""), respondWith(201, string(fixture(t, "phone_check_created.json")))), nil,
 			[]string{token, token, "phone_check.create 1: 201"}},
 		{"401 twice", create, respondWith(401, ""), nil, []string{token, token, "phone_check.create 1: 401, error"}},
+		{"Token", tokens, nil, respondInTurn(respondWith(503, ""), issueToken), []string{"token.create 1: 503, error, retry", "token.create 2: 200"}},
 		{"token rejected", create, ok, respondWith(401, `{"error":"invalid_client"}`), []string{"token.create 1: 401, error", "phone_check.create 1: 0, error"}},
 		{"token unusable", create, ok, respondWith(200, "{}"), []string{"token.create 1: 200, error", "phone_check.create 1: 0, error"}},
 		{"token rejected after 401", create, respondWith(401, ""), respondInTurn(issueToken, respondWith(400, "")),
@@ -247,21 +251,6 @@ func TestWithObserver_DeleteAlreadyDone(t *testing.T) {
 	if diff := cmp.Diff(want, log.lines(t)); err != nil || diff != "" {
 		t.Errorf("error = %v, attempts (-want +got):\n%s", err, diff)
 	}
-}
-
-func TestWithObserver_ClientToken(t *testing.T) {
-	t.Parallel()
-	log := new(attemptLog)
-	srv := newService(t, nil)
-	srv.token = respondInTurn(respondWith(503, ""), issueToken)
-	c := srv.client(t, log.option())
-
-	for range 2 { // the second token is from the cache
-		tokenFor(t, c, idverify.ScopeReachability)
-	}
-
-	want := []string{"token.create 1: 503, error, retry", "token.create 2: 200"}
-	wantEqual(t, want, log.lines(t), "attempts")
 }
 
 func TestWithObserver_Canceled(t *testing.T) {
@@ -560,11 +549,9 @@ func TestWithObserver_Order(t *testing.T) {
 func TestWithObserver_KeepsCancellation(t *testing.T) {
 	t.Parallel()
 	for name, derive := range map[string]func(context.Context) context.Context{
-		"with a value": func(ctx context.Context) context.Context { return ctx },
-		"not derived":  func(context.Context) context.Context { return context.Background() },
-		"without cancel": func(ctx context.Context) context.Context {
-			return context.WithoutCancel(ctx)
-		},
+		"with a value":   func(ctx context.Context) context.Context { return ctx },
+		"not derived":    func(context.Context) context.Context { return context.Background() },
+		"without cancel": func(ctx context.Context) context.Context { return context.WithoutCancel(ctx) },
 		"canceled": func(ctx context.Context) context.Context {
 			ctx, cancel := context.WithCancel(ctx)
 			cancel()

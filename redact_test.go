@@ -86,11 +86,8 @@ func TestError_RedactsEscapedSecrets(t *testing.T) {
 					w.Write(body)
 				}
 				logger := slog.New(slog.NewTextHandler(logs, &slog.HandlerOptions{Level: slog.LevelDebug}))
-				c, err := idverify.NewClient(srv.URL, idverify.Credentials{ClientID: clientID, ClientSecret: idverify.NewSecret(secret)},
-					idverify.WithHTTPClient(srv.Client()), idverify.WithLogger(logger), v02)
-				if err != nil {
-					t.Fatal(err)
-				}
+				c := must(idverify.NewClient(srv.URL, idverify.Credentials{ClientID: clientID, ClientSecret: idverify.NewSecret(secret)},
+					idverify.WithHTTPClient(srv.Client()), idverify.WithLogger(logger), v02))(t)
 
 				for range 3 {
 					_, err := c.PhoneChecks.Get(t.Context(), "a")
@@ -582,17 +579,14 @@ func TestClient_RedactsErrorChain(t *testing.T) {
 				if at == "operation" {
 					transport = tokenTransport(transport.RoundTrip)
 				}
-				c, err := idverify.NewClient("https://"+host, credentials, withoutRetries,
+				c := must(idverify.NewClient("https://"+host, credentials, withoutRetries,
 					idverify.WithHTTPClient(&http.Client{Transport: transport}),
 					idverify.WithLogger(slog.New(slog.NewTextHandler(logs, &slog.HandlerOptions{Level: slog.LevelDebug}))),
 					idverify.WithObserver(func(ctx context.Context, _ string) (context.Context, func(idverify.Attempt)) {
 						return ctx, func(a idverify.Attempt) { fmt.Fprintf(logs, "%+v %#v\n", a, a.Err) }
-					}))
-				if err != nil {
-					t.Fatal(err)
-				}
+					})))(t)
 
-				_, err = c.PhoneChecks.Create(t.Context(), createParams)
+				_, err := c.PhoneChecks.Create(t.Context(), createParams)
 
 				formatAll(&printed, err)
 				if err == nil || tt.is != nil && !errors.Is(err, tt.is) || tt.as != nil && !tt.as(&printed, err) {

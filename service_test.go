@@ -2,6 +2,7 @@ package idverify_test
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -114,8 +115,7 @@ var fastRetries = idverify.RetryPolicy{MaxAttempts: 4, MinWait: 1, MaxWait: 1000
 // fixture returns the contents of a file of internal/wire/testdata.
 func fixture(t testing.TB, name string) []byte {
 	t.Helper()
-	b := must(os.ReadFile(filepath.Join("internal", "wire", "testdata", name)))(t)
-	return b
+	return must(os.ReadFile(filepath.Join("internal", "wire", "testdata", name)))(t)
 }
 
 // respondWith responds to every request with status and body.
@@ -272,6 +272,16 @@ func tokenFor(t testing.TB, c *idverify.Client, scopes ...idverify.Scope) string
 	t.Helper()
 	token := must(c.Token(t.Context(), scopes...))(t)
 	return token.AccessToken
+}
+
+// withDeadline returns the context of t, with a deadline after d unless d is 0.
+func withDeadline(t testing.TB, d time.Duration) context.Context {
+	if d == 0 {
+		return t.Context()
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), d)
+	t.Cleanup(cancel)
+	return ctx
 }
 
 // concurrently calls f from n goroutines and yields the errors.

@@ -274,26 +274,7 @@ func TestServer_ProjectMode(t *testing.T) {
 	}
 }
 
-func TestServer_ProjectModeSetsCharge(t *testing.T) {
-	t.Parallel()
-	srv := consoleServer(t)
-	owner := newOwnerAPI(t, srv)
-	id, credentials := owner.newProject(`{"name":"Shop"}`)
-	product := newProductAPI(t, srv, credentials)
-	charge := func() string {
-		r := product.want(201, http.MethodPost, phoneChecks, `{"phone_number":"447700900012"}`)
-		return fmt.Sprint(r.at("charge_amount"), " ", r.text("charge_currency"), ", left ", r.at("snapshot_balance"))
-	}
-
-	live := charge()
-	owner.want(200, http.MethodPatch, projects+"/"+id, `[{"op":"replace","path":"/mode","value":"sandbox"}]`)
-	sandbox := charge()
-
-	if live != "1 API, left 99" || sandbox != "0 API, left 99" || owner.money("default") != "99 API" {
-		t.Errorf("live check: %s; sandbox check: %s; balance: %s; want charges of 1 and 0", live, sandbox, owner.money("default"))
-	}
-}
-
+// The mode of the project at the creation of a check sets its charge and its outcome.
 func TestServer_CheckKeepsProjectMode(t *testing.T) {
 	t.Parallel()
 	operator := func(idverify.Product, string) sandboxfake.Outcome {
@@ -303,18 +284,30 @@ func TestServer_CheckKeepsProjectMode(t *testing.T) {
 	owner := newOwnerAPI(t, srv)
 	id, credentials := owner.newProject(`{"name":"Shop"}`)
 	product := newProductAPI(t, srv, credentials)
-	live := product.create(phoneChecks, `{"phone_number":"447700900012"}`)
-	owner.want(200, http.MethodPatch, projects+"/"+id, `[{"op":"replace","path":"/mode","value":"sandbox"}]`)
-	sandbox := product.create(phoneChecks, `{"phone_number":"447700900012"}`)
-
-	product.get(phoneChecks + "/" + live + "/redirect")
-	product.get(phoneChecks + "/" + sandbox + "/redirect")
-
-	if match := product.get(phoneChecks + "/" + live).at("match"); match != false {
-		t.Errorf("match of a live check = %v, want false of the outcome function", match)
+	create := func() response {
+		return product.want(201, http.MethodPost, phoneChecks, `{"phone_number":"447700900012"}`)
 	}
-	if match := product.get(phoneChecks + "/" + sandbox).at("match"); match != true {
-		t.Errorf("match of a sandbox check = %v, want true of the sandbox table", match)
+	live := create()
+	owner.want(200, http.MethodPatch, projects+"/"+id, `[{"op":"replace","path":"/mode","value":"sandbox"}]`)
+	sandbox := create()
+
+	for _, row := range []struct {
+		check  response
+		charge string
+		match  bool // false of the outcome function, true of the sandbox table
+	}{{live, "1 API, left 99", false}, {sandbox, "0 API, left 99", true}} {
+		path := phoneChecks + "/" + row.check.text("check_id")
+		product.get(path + "/redirect")
+
+		if got := fmt.Sprint(row.check.at("charge_amount"), " ", row.check.text("charge_currency"), ", left ", row.check.at("snapshot_balance")); got != row.charge {
+			t.Errorf("charge = %s, want %s", got, row.charge)
+		}
+		if match := product.get(path).at("match"); match != row.match {
+			t.Errorf("match of the check with the charge %s = %v, want %v", row.charge, match, row.match)
+		}
+	}
+	if got := owner.money("default"); got != "99 API" {
+		t.Errorf("balance = %s, want 99 API", got)
 	}
 }
 

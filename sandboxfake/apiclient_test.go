@@ -88,11 +88,7 @@ func (a *api) post(path, body string) response {
 // create creates a check and returns its ID.
 func (a *api) create(path, body string) string {
 	a.t.Helper()
-	r := a.post(path, body)
-	if r.status != http.StatusCreated {
-		a.t.Fatalf("create: %d %s", r.status, r.body)
-	}
-	return r.json["check_id"].(string)
+	return a.post(path, body).wantStatus(a.t, http.StatusCreated).json["check_id"].(string)
 }
 
 func (a *api) request(method, path, body string) *http.Request {
@@ -101,8 +97,7 @@ func (a *api) request(method, path, body string) *http.Request {
 	if strings.HasPrefix(path, "/") {
 		target = a.srv.URL() + path
 	}
-	request := must(http.NewRequestWithContext(a.t.Context(), method, target, strings.NewReader(body)))(a.t)
-	return request
+	return must(http.NewRequestWithContext(a.t.Context(), method, target, strings.NewReader(body)))(a.t)
 }
 
 // do sends a request without following redirects. It checks that OpenAPI describes the response.
@@ -312,12 +307,13 @@ func (r response) column(embedded, field string) []string {
 	return column
 }
 
-// wantStatus fails the test if r has another status.
-func (r response) wantStatus(t testing.TB, status int) {
+// wantStatus returns r, or fails the test if r has another status.
+func (r response) wantStatus(t testing.TB, status int) response {
 	t.Helper()
 	if r.status != status {
-		t.Errorf("response = %d %s, want %d", r.status, r.body, status)
+		t.Fatalf("response = %d %s, want %d", r.status, r.body, status)
 	}
+	return r
 }
 
 // serve calls the server's handler directly: a connection would take longer than the fuzzed code.

@@ -11,8 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/idverify/idverify-go/internal/synctest"
 	"github.com/idverify/idverify-go/sandboxfake"
 )
@@ -20,10 +18,7 @@ import (
 // A client that never sends the rest of a body loses its connection after 30 seconds.
 func TestServer_BodyTimeout(t *testing.T) {
 	t.Parallel()
-	for _, row := range []struct {
-		name, request, part string
-		status              string
-	}{
+	for _, row := range []struct{ name, request, part, status string }{
 		{"service", "POST /oauth2/v1/token HTTP/1.1\r\nContent-Length: 100\r\n", "grant", "HTTP/1.1 401 "},
 		{"service, nothing sent", "POST /oauth2/v1/token HTTP/1.1\r\nContent-Length: 100\r\n", "", "HTTP/1.1 401 "},
 		{"service, chunked", "POST /oauth2/v1/token HTTP/1.1\r\nTransfer-Encoding: chunked\r\n", "5\r\ngrant\r\n", "HTTP/1.1 401 "},
@@ -307,9 +302,7 @@ func TestServer_PatchProject(t *testing.T) {
 			}
 			stored := owner.get(projects + "/" + id)
 			if r.status == 200 {
-				if diff := cmp.Diff(stored.json, r.json); diff != "" {
-					t.Errorf("response differs from the stored project (-stored +response):\n%s", diff)
-				}
+				wantEqual(t, stored.json, r.json, "response, compared with the stored project")
 			}
 			if changed := stored.text("created_at") != stored.text("updated_at"); changed != (row.want != "" && row.patch != `[]`) {
 				t.Errorf("updated_at = %s, created_at = %s, want updated_at to change only with the project", stored.text("updated_at"), stored.text("created_at"))

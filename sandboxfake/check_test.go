@@ -20,12 +20,8 @@ import (
 // location opens the Check URL of a new v0.2 check and returns the URL of the redirect.
 func (a *api) location(body string) *url.URL {
 	a.t.Helper()
-	r := a.get(phoneChecks02 + "/" + a.create(phoneChecks02, body) + "/redirect")
-	if r.status != http.StatusFound {
-		a.t.Fatalf("open: %d %s, want a redirect", r.status, r.body)
-	}
-	location := must(url.Parse(r.header.Get("Location")))(a.t)
-	return location
+	r := a.get(phoneChecks02+"/"+a.create(phoneChecks02, body)+"/redirect").wantStatus(a.t, http.StatusFound)
+	return must(url.Parse(r.header.Get("Location")))(a.t)
 }
 
 // browserRequest returns the request that a redirect receiver gets when a browser follows location.

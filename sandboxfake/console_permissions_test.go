@@ -7,8 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/idverify/idverify-go"
 	"github.com/idverify/idverify-go/sandboxfake"
 )
@@ -254,9 +252,7 @@ func TestServer_ProjectByWorkspacePath(t *testing.T) {
 	}
 	delete(direct.json, "_links")
 	delete(below.json, "_links")
-	if diff := cmp.Diff(direct.json, below.json); diff != "" {
-		t.Errorf("project below its workspace differs (-direct +below):\n%s", diff)
-	}
+	wantEqual(t, direct.json, below.json, "project below its workspace")
 	for scope, other := range map[string]string{"projects": workspaces + "/" + workspace + "/projects", "workspaces": projects} {
 		a := &api{t: t, srv: srv}
 		a.token = a.tokenFor(srv.ConsoleCredentials(), scope)

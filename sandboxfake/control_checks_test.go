@@ -24,10 +24,7 @@ const subscriberChecks02 = "/subscriber_check/v0.2/checks"
 // checks returns a page of the checks in the control plane.
 func (a *api) checks(query string) (checks []map[string]any, next string) {
 	a.t.Helper()
-	got := a.control(http.MethodGet, "checks?"+query, "")
-	if got.status != http.StatusOK {
-		a.t.Fatalf("checks?%s: %d %s", query, got.status, got.body)
-	}
+	got := a.control(http.MethodGet, "checks?"+query, "").wantStatus(a.t, http.StatusOK)
 	for _, check := range got.json["checks"].([]any) {
 		checks = append(checks, check.(map[string]any))
 	}
@@ -179,10 +176,7 @@ func TestServer_ControlChecksOldCursor(t *testing.T) {
 // timeline returns the timeline of a check as lines of kind and details.
 func (a *api) timeline(id string) (check map[string]any, events []map[string]any) {
 	a.t.Helper()
-	got := a.control(http.MethodGet, "timeline?check_id="+id, "")
-	if got.status != http.StatusOK {
-		a.t.Fatalf("timeline: %d %s", got.status, got.body)
-	}
+	got := a.control(http.MethodGet, "timeline?check_id="+id, "").wantStatus(a.t, http.StatusOK)
 	for _, e := range got.json["events"].([]any) {
 		events = append(events, e.(map[string]any))
 	}
@@ -266,15 +260,6 @@ func TestServer_ControlCheckTimes(t *testing.T) {
 	}
 }
 
-func TestServer_ControlTimelineUnknown(t *testing.T) {
-	t.Parallel()
-	a := newControlAPI(t)
-
-	got := a.control(http.MethodGet, "timeline?check_id=x", "")
-
-	got.wantProblem(t, http.StatusNotFound, "check_not_found")
-}
-
 func TestServer_ControlTimelineRemoved(t *testing.T) {
 	t.Parallel()
 	a := newControlAPI(t)
@@ -288,6 +273,7 @@ func TestServer_ControlTimelineRemoved(t *testing.T) {
 	if check["check_url"] != nil || check["expires_at"] != nil {
 		t.Errorf("check = %v, want no Check URL and no expiry: it can no longer be opened", check)
 	}
+	a.control(http.MethodGet, "timeline?check_id=x", "").wantProblem(t, http.StatusNotFound, "check_not_found")
 }
 
 // verifyingShop is a receiver of callbacks and redirects that verifies each message.
@@ -348,21 +334,13 @@ func (s *verifyingShop) received(t testing.TB) ([]*idverify.Callback, []*idverif
 // controlCreate creates a check by the control plane and returns its response.
 func (a *api) controlCreate(body string) response {
 	a.t.Helper()
-	got := a.control(http.MethodPost, "checks", body)
-	if got.status != http.StatusOK {
-		a.t.Fatalf("create: %d %s", got.status, got.body)
-	}
-	return got
+	return a.control(http.MethodPost, "checks", body).wantStatus(a.t, http.StatusOK)
 }
 
 // controlOpen opens a Check URL by the control plane and returns its response.
 func (a *api) controlOpen(id, as string, follow bool) response {
 	a.t.Helper()
-	got := a.control(http.MethodPost, "open", fmt.Sprintf(`{"check_id":%q,"as":%q,"follow":%v}`, id, as, follow))
-	if got.status != http.StatusOK {
-		a.t.Fatalf("open as %q: %d %s", as, got.status, got.body)
-	}
-	return got
+	return a.control(http.MethodPost, "open", fmt.Sprintf(`{"check_id":%q,"as":%q,"follow":%v}`, id, as, follow)).wantStatus(a.t, http.StatusOK)
 }
 
 // statusOf returns the status of the service's response in a response to POST checks or open.
@@ -377,9 +355,7 @@ func (r response) checkID() string {
 
 func TestServer_ControlCreateCheck(t *testing.T) {
 	t.Parallel()
-	for _, row := range []struct {
-		name, body, path, sent string
-	}{
+	for _, row := range []struct{ name, body, path, sent string }{
 		{"phone number only", `{"phone_number":"447700900012"}`, phoneChecks, `{"phone_number":"447700900012"}`},
 		{"all fields", `{"product":"subscriber_check","version":"v0.2","phone_number":"447700900012","callback_url":"https://a.test/c","redirect_url":"https://a.test/r","reference_id":"order <7>","period":60}`, subscriberChecks02,
 			`{"phone_number":"447700900012","callback_url":"https://a.test/c","redirect_url":"https://a.test/r","reference_id":"order \u003c7\u003e","period":60}`},
@@ -502,12 +478,15 @@ func TestServer_ControlCreateCheckRateLimit(t *testing.T) {
 	wantEqual(t, []any{201.0, 201.0, 429.0}, statuses, "statuses")
 }
 
-func TestServer_ControlCreateCheckDeletedProject(t *testing.T) {
+func TestServer_ControlDeletedProject(t *testing.T) {
 	t.Parallel()
 	a := newControlAPI(t)
 	project := a.state()["projects"].([]any)[0].(map[string]any)["project_id"].(string)
 	noError(t, a.srv.Console().Projects.Delete(t.Context(), project))
 
+	if credentials := a.state()["credentials"].(map[string]any); credentials["project"] != nil || credentials["workspace"] == nil {
+		t.Errorf("credentials = %v, want those of the workspace only", credentials)
+	}
 	for path, body := range map[string]string{"checks": `{"phone_number":"447700900012"}`, "callbacks": `{"url":"https://app.sandbox.test","body":""}`} {
 		got := a.control(http.MethodPost, path, body)
 

@@ -11,10 +11,7 @@ import (
 func TestServer_ControlFaults(t *testing.T) {
 	t.Parallel()
 	a := newControlAPI(t)
-	injected := a.control(http.MethodPost, "faults", `{"match":{"operation":"phone_check.list","repeat":true},"faults":[{"status":429,"retry_after_seconds":7},{}]}`)
-	if injected.status != http.StatusNoContent {
-		t.Fatalf("inject: %d %s", injected.status, injected.body)
-	}
+	a.control(http.MethodPost, "faults", `{"match":{"operation":"phone_check.list","repeat":true},"faults":[{"status":429,"retry_after_seconds":7},{}]}`).wantStatus(t, http.StatusNoContent)
 
 	first, second := a.get(phoneChecks), a.get(phoneChecks)
 	inForce := a.control(http.MethodGet, "faults", "")
@@ -40,13 +37,10 @@ func TestServer_ControlFaultFields(t *testing.T) {
 	var want []any
 	noError(t, json.Unmarshal([]byte(faults), &want))
 
-	injected := a.control(http.MethodPost, "faults", `{"match":{"operation":"phone_check.list"},"faults":`+faults+`}`)
+	a.control(http.MethodPost, "faults", `{"match":{"operation":"phone_check.list"},"faults":`+faults+`}`).wantStatus(t, http.StatusNoContent)
 	a.get(phoneChecks)
 	got := a.control(http.MethodGet, "faults", "")
 
-	if injected.status != http.StatusNoContent {
-		t.Fatalf("inject: %d %s", injected.status, injected.body)
-	}
 	injection := got.json["injections"].([]any)[0].(map[string]any)
 	if diff := cmp.Diff(want, injection["faults"]); diff != "" || injection["left"] != 4.0 {
 		t.Errorf("%v left of the faults, want 4 (-want +got):\n%s", injection["left"], diff)

@@ -18,10 +18,7 @@ import (
 // requests returns the paths of a page of the requests in the control plane.
 func (a *api) requests(query string) (paths []string, next string) {
 	a.t.Helper()
-	got := a.control(http.MethodGet, "requests?"+query, "")
-	if got.status != http.StatusOK {
-		a.t.Fatalf("requests?%s: %d %s", query, got.status, got.body)
-	}
+	got := a.control(http.MethodGet, "requests?"+query, "").wantStatus(a.t, http.StatusOK)
 	paths = []string{}
 	for _, r := range got.json["requests"].([]any) {
 		paths = append(paths, r.(map[string]any)["path"].(string))
@@ -142,10 +139,7 @@ func TestServer_ControlListsInvalid(t *testing.T) {
 // callback sends a callback by the control plane and returns the delivery after all attempts.
 func (a *api) callback(body string) sandboxfake.Delivery {
 	a.t.Helper()
-	got := a.control(http.MethodPost, "callbacks", body)
-	if got.status != http.StatusOK {
-		a.t.Fatalf("callback: %d %s", got.status, got.body)
-	}
+	got := a.control(http.MethodPost, "callbacks", body).wantStatus(a.t, http.StatusOK)
 	d, err := a.srv.WaitDelivery(a.t.Context(), func(d sandboxfake.Delivery) bool {
 		return d.ID == got.json["delivery_id"] && (d.Done || !d.NextAttempt.IsZero())
 	})

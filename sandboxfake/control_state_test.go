@@ -20,11 +20,7 @@ import (
 // state returns the state of the server, as the control plane shows it.
 func (a *api) state() map[string]any {
 	a.t.Helper()
-	got := a.control(http.MethodGet, "state", "")
-	if got.status != http.StatusOK {
-		a.t.Fatalf("state: %d %s", got.status, got.body)
-	}
-	return got.json
+	return a.control(http.MethodGet, "state", "").wantStatus(a.t, http.StatusOK).json
 }
 
 func TestServer_ControlState(t *testing.T) {
@@ -108,20 +104,6 @@ func TestServer_ControlStateLimit(t *testing.T) {
 	}
 	if got := count(); got != "100 of 111, 100 of 112" {
 		t.Errorf("workspaces and projects = %s, want 100 of 111 and 100 of 112", got)
-	}
-}
-
-func TestServer_ControlStateCredentials(t *testing.T) {
-	t.Parallel()
-	a := newControlAPI(t)
-	credentials := a.state()["credentials"].(map[string]any)
-	projectID := credentials["project"].(map[string]any)["project_id"].(string)
-
-	noError(t, a.srv.Console().Projects.Delete(t.Context(), projectID))
-	credentials = a.state()["credentials"].(map[string]any)
-
-	if credentials["project"] != nil || credentials["workspace"] == nil {
-		t.Errorf("credentials = %v, want those of the workspace only: the project was deleted", credentials)
 	}
 }
 

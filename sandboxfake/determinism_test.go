@@ -16,8 +16,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/idverify/idverify-go/sandboxfake"
 )
 
@@ -32,9 +30,7 @@ func golden(t *testing.T, name, text string) {
 		noError(t, os.WriteFile(path, []byte(text), 0o644))
 	}
 	want := must(os.ReadFile(path))(t)
-	if diff := cmp.Diff(string(want), text); diff != "" {
-		t.Errorf("output differs from %s (-golden +got):\n%s", name, diff)
-	}
+	wantEqual(t, string(want), text, "output, compared with %s", name)
 }
 
 // recorder is a RoundTripper that records responses.
@@ -124,16 +120,6 @@ func codeOf(t *testing.T, location string) string {
 	return code
 }
 
-func TestServer_SameResponsesAsGolden(t *testing.T) {
-	t.Parallel()
-	srv := sandboxfake.New(t, sandboxfake.WithInMemory(), sandboxfake.WithFrozenClock(frozenAt))
-
-	whole, ids := runScenario(t, srv)
-
-	golden(t, "golden_bytes.txt", whole)
-	golden(t, "golden_ids.txt", ids)
-}
-
 func TestServer_ReproducesIDs(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
@@ -169,7 +155,8 @@ func TestWithSeed_OtherIDs(t *testing.T) {
 	}
 }
 
-func TestServer_SameResponsesConcurrently(t *testing.T) {
+// Other servers of the process do not change the responses.
+func TestServer_SameResponsesAsGolden(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
 	var others sync.WaitGroup
@@ -185,9 +172,10 @@ func TestServer_SameResponsesConcurrently(t *testing.T) {
 	defer others.Wait()
 	defer cancel()
 
-	whole, _ := runScenario(t, sandboxfake.New(t, sandboxfake.WithInMemory(), sandboxfake.WithFrozenClock(frozenAt)))
+	whole, ids := runScenario(t, sandboxfake.New(t, sandboxfake.WithInMemory(), sandboxfake.WithFrozenClock(frozenAt)))
 
 	golden(t, "golden_bytes.txt", whole)
+	golden(t, "golden_ids.txt", ids)
 }
 
 // resetIDs creates a check before and after each of n resets, with the initial credentials, and
@@ -230,9 +218,7 @@ func TestServer_ResetRepeatsIDs(t *testing.T) {
 	if !srv.Now().Equal(frozenAt) {
 		t.Errorf("frozen clock = %v, want its initial time", srv.Now())
 	}
-	if diff := cmp.Diff(before, run()); diff != "" {
-		t.Errorf("IDs (-before +after Reset):\n%s", diff)
-	}
+	wantEqual(t, before, run(), "IDs after Reset")
 }
 
 func TestServer_ResetWithNewIDs(t *testing.T) {

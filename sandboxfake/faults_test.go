@@ -447,10 +447,7 @@ func TestFault_CallbackOfCheck(t *testing.T) {
 			a.srv.Inject(sandboxfake.Match{Operation: sandboxfake.OperationCallback, CheckID: id}, sandboxfake.Fault{WrongKey: true})
 		}},
 		{"control plane", func(a *api, id string) {
-			got := a.control(http.MethodPost, "faults", `{"match":{"operation":"callback","check_id":"`+id+`"},"faults":[{"wrong_key":true}]}`)
-			if got.status != http.StatusNoContent {
-				a.t.Fatalf("inject: %d %s", got.status, got.body)
-			}
+			a.control(http.MethodPost, "faults", `{"match":{"operation":"callback","check_id":"`+id+`"},"faults":[{"wrong_key":true}]}`).wantStatus(a.t, http.StatusNoContent)
 			match := a.control(http.MethodGet, "faults", "").json["injections"].([]any)[0].(map[string]any)["match"]
 			if match.(map[string]any)["check_id"] != id {
 				a.t.Errorf("active fault matches %v, want check %s", match, id)

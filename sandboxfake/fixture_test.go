@@ -11,8 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/idverify/idverify-go"
 	"github.com/idverify/idverify-go/sandboxfake"
 )
@@ -63,9 +61,7 @@ func shape(v any) any {
 
 func wantShape(t testing.TB, name string, response any) {
 	t.Helper()
-	if diff := cmp.Diff(shape(fixture(t, name)), shape(response)); diff != "" {
-		t.Errorf("%s: structure of the response differs from the fixture (-fixture +fake):\n%s", name, diff)
-	}
+	wantEqual(t, shape(fixture(t, name)), shape(response), "%s: structure of the response", name)
 }
 
 func TestServer_ResponsesMatchFixtures(t *testing.T) {
@@ -80,11 +76,7 @@ func TestServer_ResponsesMatchFixtures(t *testing.T) {
 		if strings.HasPrefix(path, "/sim") {
 			body = `{"phone_number":"` + number + `","reference_id":"payment 7"}`
 		}
-		r := a.post(path, body)
-		if r.status != http.StatusCreated {
-			t.Fatalf("create: %d %s", r.status, r.body)
-		}
-		return r.json
+		return a.post(path, body).wantStatus(t, http.StatusCreated).json
 	}
 	open := func(path string, check map[string]any) {
 		t.Helper()
@@ -113,22 +105,16 @@ func TestServer_ResponsesMatchFixtures(t *testing.T) {
 
 	failed := create(phoneChecks, "447700900055")
 	open(phoneChecks, failed)
-	if diff := cmp.Diff(shape(fixture(t, "callback_phone_check_error")), shape(without(receiver.last(t), "reference_id"))); diff != "" {
-		t.Errorf("callback with status ERROR (-fixture +fake):\n%s", diff)
-	}
+	wantShape(t, "callback_phone_check_error", without(receiver.last(t), "reference_id"))
 
 	subscriber := create("/subscriber_check/v0.1/checks", "447700900006")
-	if diff := cmp.Diff(shape(fixture(t, "subscriber_check_created")), shape(without(subscriber, "reference_id", "callback_url"))); diff != "" {
-		t.Errorf("created SubscriberCheck (-fixture +fake):\n%s", diff)
-	}
+	wantShape(t, "subscriber_check_created", without(subscriber, "reference_id", "callback_url"))
 	open("/subscriber_check/v0.1/checks", subscriber)
 	wantShape(t, "subscriber_check", read("/subscriber_check/v0.1/checks", subscriber))
 	wantShape(t, "callback_subscriber_check", receiver.last(t))
 
 	wantShape(t, "sim_check", create("/sim_check/v0.1/checks", "447700900000"))
-	if diff := cmp.Diff(shape(fixture(t, "sim_check_error")), shape(without(create("/sim_check/v0.1/checks", "447700900099"), "reference_id"))); diff != "" {
-		t.Errorf("SIMCheck with status ERROR (-fixture +fake):\n%s", diff)
-	}
+	wantShape(t, "sim_check_error", without(create("/sim_check/v0.1/checks", "447700900099"), "reference_id"))
 
 	wantShape(t, "device_reachability", a.get("/coverage/v0.1/device_ips/192.0.2.2").json)
 	wantShape(t, "country", a.get("/coverage/v0.1/countries/GB").json)

@@ -53,16 +53,19 @@ func TestServer_ErrorPrecedence(t *testing.T) {
 	}
 }
 
+// A browser sends a preflight request without a token when a script adds a header.
 func TestServer_Preflight(t *testing.T) {
 	t.Parallel()
 	a := &api{t: t, srv: sandboxfake.New(t, sandboxfake.WithInMemory())}
-	request := a.request(http.MethodOptions, phoneChecks, "")
-	request.Header.Set("Access-Control-Request-Headers", "authorization, content-type")
+	for path, header := range map[string]string{phoneChecks: "authorization, content-type", callerPath: "x-sdk-version"} {
+		request := a.request(http.MethodOptions, path, "")
+		request.Header = http.Header{"Origin": {"https://app.sandbox.test"}, "Access-Control-Request-Method": {"GET"}, "Access-Control-Request-Headers": {header}}
 
-	r := a.do(request)
+		r := a.do(request)
 
-	got := []any{r.status, r.header.Get("Access-Control-Allow-Origin"), r.header.Get("Access-Control-Allow-Headers")}
-	wantEqual(t, []any{204, "*", "authorization, content-type"}, got, "preflight")
+		got := []any{r.status, r.header.Get("Access-Control-Allow-Origin"), r.header.Get("Access-Control-Allow-Methods"), r.header.Get("Access-Control-Allow-Headers"), len(r.body)}
+		wantEqual(t, []any{204, "*", "GET, POST, PUT, PATCH, DELETE, OPTIONS", header, 0}, got, "preflight of %s", path)
+	}
 }
 
 func TestWithRateLimit_Window(t *testing.T) {

@@ -141,9 +141,7 @@ func TestServer_HistoryDeliveries(t *testing.T) {
 			for _, d := range deliveries[len(deliveries)-row.shown:] {
 				newest = append(newest, d.ID)
 			}
-			if diff := cmp.Diff(newest, shown); diff != "" {
-				t.Errorf("deliveries in the timeline (-newest +got):\n%s", diff)
-			}
+			wantEqual(t, newest, shown, "deliveries in the timeline")
 			if got.json["dropped"] != float64(row.total-row.shown) || check["deliveries"] != float64(row.total) {
 				t.Errorf("dropped %v of %v deliveries, want %d of %d", got.json["dropped"], check["deliveries"], row.total-row.shown, row.total)
 			}
@@ -192,9 +190,7 @@ func TestServer_HistoryAttempts(t *testing.T) {
 			map[string]any{"delivery_id": delivery, "attempts": 1.0, "status": 503.0, "result": "failed", "next_attempt": after[5]["due"], "done": false},
 			map[string]any{"delivery_id": delivery, "attempts": 2.0, "status": 403.0, "result": "rejected", "done": true},
 		}
-		if diff := cmp.Diff(want, []any{checkDuring["last_delivery"], checkAfter["last_delivery"], checks[0]["last_delivery"]}); diff != "" {
-			t.Errorf("last delivery during the first attempt, after it, and after the second one (-want +got):\n%s", diff)
-		}
+		wantEqual(t, want, []any{checkDuring["last_delivery"], checkAfter["last_delivery"], checks[0]["last_delivery"]}, "last delivery during the first attempt, after it, and after the second one")
 	})
 }
 
@@ -288,9 +284,7 @@ func TestServer_Traces(t *testing.T) {
 		t.Fatalf("%d traces, want 3: accepted, opened, finished", len(traces))
 	}
 	trace := path + "/" + traces[0].(map[string]any)["trace_id"].(string)
-	if diff := cmp.Diff(traces[0], any(a.get(trace).json)); diff != "" {
-		t.Errorf("single trace (-listed +read):\n%s", diff)
-	}
+	wantEqual(t, traces[0], any(a.get(trace).json), "single trace")
 	a.get(path+"/unknown").wantProblem(t, 404, "trace_not_found")
 	a.get(phoneChecks+"/unknown/traces").wantProblem(t, 404, "check_not_found")
 	advance(t, srv, 7*24*time.Hour+time.Second)

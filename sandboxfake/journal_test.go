@@ -121,9 +121,7 @@ func TestServer_JournalsReturnCopies(t *testing.T) {
 	deliveries[0].Attempts[0].Header.Set("Digest", "changed")
 	deliveries[0].Attempts[0].Fault.Body = "changed"
 
-	if diff := cmp.Diff(before, journals()); diff != "" {
-		t.Errorf("changing the returned entries changed the journals (-before +after):\n%s", diff)
-	}
+	wantEqual(t, before, journals(), "journals after a change of the returned entries")
 }
 
 func TestWithJournalLimit_DropsOldest(t *testing.T) {
@@ -381,9 +379,7 @@ func TestServer_LimitsDeliveryJournal(t *testing.T) {
 		deliveries = a.srv.Deliveries()
 		again := deliveries[len(deliveries)-1]
 
-		if diff := cmp.Diff(string(first.Body), string(again.Body)); diff != "" {
-			t.Errorf("%s: body of the second delivery differs (-first +second):\n%s", row.name, diff)
-		}
+		wantEqual(t, string(first.Body), string(again.Body), "%s: body of the second delivery", row.name)
 		var body struct {
 			ReferenceID string `json:"reference_id"`
 		}

@@ -12,8 +12,6 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/idverify/idverify-go/internal/wire"
 	"github.com/idverify/idverify-go/sandboxfake"
 )
@@ -222,9 +220,7 @@ func TestOpenAPI_DescribesEveryOperation(t *testing.T) {
 		}
 	}
 
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("operations with success status and security (-operations.json +OpenAPI):\n%s", diff)
-	}
+	wantEqual(t, want, got, "operations with success status and security")
 	if len(ids) != len(want) {
 		t.Errorf("%d operation IDs, want %d different ones", len(ids), len(want))
 	}

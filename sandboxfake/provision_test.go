@@ -7,8 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/idverify/idverify-go"
 	"github.com/idverify/idverify-go/sandboxfake"
 )
@@ -29,12 +27,9 @@ func TestServer_NewProjectMatchesHTTP(t *testing.T) {
 		t.Errorf("provisioned project %s with client ID %s, created over HTTP %s with %s, want the same", project.ProjectID, project.Credentials.ClientID, created.ProjectID, created.Credentials[0].ClientID)
 	}
 	read := func(srv *sandboxfake.Server) *idverify.Project {
-		p := must(srv.Console().Projects.Get(t.Context(), project.ProjectID))(t)
-		return p
+		return must(srv.Console().Projects.Get(t.Context(), project.ProjectID))(t)
 	}
-	if diff := cmp.Diff(read(viaHTTP), read(provisioned)); diff != "" {
-		t.Errorf("project (-created +provisioned):\n%s", diff)
-	}
+	wantEqual(t, read(viaHTTP), read(provisioned), "provisioned project")
 }
 
 func TestServer_ProvisioningErrors(t *testing.T) {
@@ -104,9 +99,7 @@ func TestServer_SharedServerReproducesIDs(t *testing.T) {
 			own.ProjectID, own.Credentials.ClientID, shared.ProjectID, shared.Credentials.ClientID, check}
 	}
 
-	if diff := cmp.Diff(ids(quiet), ids(busy)); diff != "" {
-		t.Errorf("IDs (-alone +among others):\n%s", diff)
-	}
+	wantEqual(t, ids(quiet), ids(busy), "IDs among others")
 }
 
 func TestWithCredentials_InitialProject(t *testing.T) {

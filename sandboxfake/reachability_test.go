@@ -41,9 +41,7 @@ func TestWithCallerIP_NoToken(t *testing.T) {
 			}
 		}
 		byCaller, byAddress := browser.get(callerPath), a.get("/coverage/v0.1/device_ips/"+row.ip)
-		if diff := cmp.Diff(byAddress.json, byCaller.json); diff != "" {
-			t.Errorf("%s: the response by caller differs from the lookup by address (-address +caller):\n%s", row.ip, diff)
-		}
+		wantEqual(t, byAddress.json, byCaller.json, "%s: response by caller, compared with the lookup by address", row.ip)
 		if diff := cmp.Diff(byCaller.json, a.get("/coverage/v0.1/device_ip").json); diff != "" {
 			t.Errorf("%s: the response with a token differs (-without +with):\n%s", row.ip, diff)
 		}
@@ -56,10 +54,13 @@ func TestWithCallerIP_DefaultsToConnection(t *testing.T) {
 		"in memory":     sandboxfake.New(t, sandboxfake.WithInMemory()),
 		"over loopback": sandboxfake.New(t),
 	} {
-		browser := &api{t: t, srv: srv}
-		if r := browser.get(callerPath); r.status != 412 || r.fragment() != "not_mobile_ip" {
-			t.Errorf("%s: %d %s, want 412: 127.0.0.1 is not a mobile IP", name, r.status, r.body)
+		a := newAPI(t, srv)
+		for _, path := range []string{callerPath, "/coverage/v0.1/device_ip"} {
+			if r := a.get(path); r.status != 412 || r.fragment() != "not_mobile_ip" {
+				t.Errorf("%s, %s: %d %s, want 412: 127.0.0.1 is not a mobile IP", name, path, r.status, r.body)
+			}
 		}
+		a.get("/coverage/v0.1/device_ip?ip=").wantProblem(t, 400, "bad_request")
 	}
 }
 
@@ -82,21 +83,6 @@ func TestWithCallerIP_LocalCallers(t *testing.T) {
 			t.Errorf("caller %s: %d, want %d", from, recorder.Code, status)
 		}
 	}
-}
-
-// A browser sends a preflight request without a token when a script adds a header.
-func TestWithCallerIP_Preflight(t *testing.T) {
-	t.Parallel()
-	a := &api{t: t, srv: sandboxfake.New(t, sandboxfake.WithInMemory())}
-	request := a.request(http.MethodOptions, callerPath, "")
-	request.Header.Set("Origin", "https://app.sandbox.test")
-	request.Header.Set("Access-Control-Request-Method", "GET")
-	request.Header.Set("Access-Control-Request-Headers", "x-sdk-version")
-
-	r := a.do(request)
-
-	got := []any{r.status, r.header.Get("Access-Control-Allow-Origin"), r.header.Get("Access-Control-Allow-Methods"), r.header.Get("Access-Control-Allow-Headers"), len(r.body)}
-	wantEqual(t, []any{204, "*", "GET, POST, PUT, PATCH, DELETE, OPTIONS", "x-sdk-version", 0}, got, "preflight")
 }
 
 func TestWithCallerIP_OtherRequests(t *testing.T) {
@@ -160,9 +146,7 @@ func TestServer_ReachabilityBySuffix(t *testing.T) {
 			}
 			wantEqual(t, want, byPath.json["products"], "%s: products", ip)
 		}
-		if diff := cmp.Diff(byPath.json, byQuery.json); diff != "" {
-			t.Errorf("%s: response by query differs from the one by path (-path +query):\n%s", ip, diff)
-		}
+		wantEqual(t, byPath.json, byQuery.json, "%s: response by query, compared with that by path", ip)
 		if status, fragment := sandboxfake.ReachabilityOutcome(netip.MustParseAddr(ip)); status != byPath.status || fragment != byPath.fragment() {
 			t.Errorf("%s: ReachabilityOutcome = %d %q, want %d %q as the service responds", ip, status, fragment, byPath.status, byPath.fragment())
 		}
@@ -205,14 +189,6 @@ func TestReachabilityOutcome_ZeroAddr(t *testing.T) {
 	if status, fragment := sandboxfake.ReachabilityOutcome(netip.Addr{}); status != 400 || fragment != "bad_request" {
 		t.Errorf("ReachabilityOutcome = %d %q, want 400 bad_request", status, fragment)
 	}
-}
-
-func TestServer_ReachabilityOfCaller(t *testing.T) {
-	t.Parallel()
-	a := newAPI(t, sandboxfake.New(t))
-
-	a.get("/coverage/v0.1/device_ip").wantProblem(t, 412, "not_mobile_ip") // 127.0.0.1
-	a.get("/coverage/v0.1/device_ip?ip=").wantProblem(t, 400, "bad_request")
 }
 
 func TestServer_Countries(t *testing.T) {

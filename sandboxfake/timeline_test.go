@@ -119,8 +119,7 @@ func useServer(t *testing.T, srv *sandboxfake.Server) {
 
 func createCheck(t *testing.T, client *idverify.Client, number, callbackURL, redirectURL string) *idverify.PhoneCheck {
 	t.Helper()
-	check := must(client.PhoneChecks.Create(t.Context(), idverify.PhoneCheckParams{PhoneNumber: number, CallbackURL: callbackURL, RedirectURL: redirectURL}))(t)
-	return check
+	return must(client.PhoneChecks.Create(t.Context(), idverify.PhoneCheckParams{PhoneNumber: number, CallbackURL: callbackURL, RedirectURL: redirectURL}))(t)
 }
 
 // openIdle opens a Check URL, awaits its callback, and returns the code of the redirect, if any.

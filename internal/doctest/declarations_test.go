@@ -24,8 +24,7 @@ const (
 // "Type.Field", and the keys of composite literals.
 func declarations(t *testing.T) map[string]map[string]bool {
 	t.Helper()
-	names := must(parseModule())(t)
-	return names
+	return must(parseModule())(t)
 }
 
 var parseModule = sync.OnceValues(func() (map[string]map[string]bool, error) {
