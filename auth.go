@@ -541,13 +541,12 @@ func tokenRetryable(err error) (retryAfter time.Duration, retryable bool) {
 }
 
 // CheckCredentials obtains an access token for each of scopes, by default those of the three
-// checks, and returns the first error. Call it at the start of a program, and in a readiness probe:
-// while the tokens in the cache of c are valid, it sends no request, so it does not notice that
-// credentials were deleted.
+// checks, and returns the first error. Call it at startup or in a readiness probe. While cached
+// tokens are valid, it sends no request and does not detect deleted credentials.
 //
-// An error that matches [ErrUnauthorized] or [ErrForbidden] means that the credentials are wrong;
-// if a [*TokenError] has status 401 and no Code, check the base URL and any proxy. After any other
-// error, the service may be unavailable.
+// [ErrUnauthorized] means that the credentials are wrong, and [ErrForbidden] that they do not allow
+// a scope; if a [*TokenError] has status 401 and no Code, check the base URL and any proxy. After
+// any other error, the service may be unavailable.
 func (c *Client) CheckCredentials(ctx context.Context, scopes ...Scope) error {
 	if len(scopes) == 0 {
 		scopes = []Scope{ScopePhoneCheck, ScopeSIMCheck, ScopeSubscriberCheck}

@@ -98,9 +98,9 @@ func ParseCallback(m *signature.Message) (*Callback, error) {
 // handle may be called concurrently. It must return within ten seconds: the service does not retry
 // after a timeout.
 //
-// The reason for a response 400, 500 or 503 is logged to VerifierOptions.Logger, and nowhere if
-// that is nil. The error that handle returns is logged unchanged. A panic of handle is logged
-// without its value, unless that is a runtime error, and continues after the response.
+// The reason for a response 400, 500 or 503 is logged to VerifierOptions.Logger, if set. The error
+// that handle returns is logged unchanged. A panic of handle is logged and continues after the
+// response. Its value is logged only if it is a runtime error.
 func CallbackHandler(v *signature.Verifier, handle func(ctx context.Context, c *Callback) error) http.Handler {
 	return v.RequireCallback(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		u := unhandled{logger: verifierlog.FromContext(r.Context()), request: r}

@@ -121,7 +121,7 @@ const readyTimeout = 500 * time.Millisecond
 // and logs the errors at level warn. Pass, for example, [signature.JWKS.Ready] and
 // [database/sql.DB.PingContext].
 //
-// The credentials are tested for scopes, the scopes of the products that you use, as by
+// Parameter scopes contains the scopes of the products that you use. The handler tests them like
 // [Client.CheckCredentials]. Only an error that matches [ErrUnauthorized] or [ErrForbidden] counts,
 // so an outage of the service does not make a process unready.
 //

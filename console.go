@@ -101,7 +101,7 @@ type Role string
 const (
 	RoleOwner  Role = "OWNER"  // all operations
 	RoleAdmin  Role = "ADMIN"  // all operations except billing
-	RoleViewer Role = "VIEWER" // reads all but billing and invitations; manages their own credentials
+	RoleViewer Role = "VIEWER" // read access except to billing and invitations; can manage the member's own credentials
 )
 
 // Workspace contains members and projects, and has a balance.

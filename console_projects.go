@@ -74,8 +74,8 @@ type ProjectService struct{ workspace *boundWorkspace }
 // Create creates a project with its first pair of credentials. Store the secret: it cannot be
 // retrieved later. If the name is already used in the workspace, the error is [ErrConflict].
 //
-// An empty Mode is [ErrBadRequest]. The service would create a live project, whose checks are
-// charged.
+// If Mode is empty, the error is [ErrBadRequest], because the service would create a live project,
+// whose checks are charged.
 func (s *ProjectService) Create(ctx context.Context, p ProjectParams) (*Project, error) {
 	if p.Mode == "" {
 		return nil, invalidArgument(wire.CreateProject, "Mode is empty (set ModeSandbox or ModeLive)")
@@ -108,8 +108,8 @@ func (s *ProjectService) All(ctx context.Context, o ListOptions) iter.Seq2[*Proj
 // Update makes all changes of u, or none if one of them fails. Without changes it returns the
 // project as it is.
 //
-// A pointer to an empty Name or Mode is [ErrBadRequest], and nothing is sent. Removing a URL that
-// is not set is also [ErrBadRequest].
+// If Name or Mode points to an empty string, the error is [ErrBadRequest], and nothing is sent. The
+// error is also [ErrBadRequest] if u removes a URL that is not set.
 func (s *ProjectService) Update(ctx context.Context, projectID string, u ProjectUpdate) (*Project, error) {
 	switch {
 	case u.Name != nil && *u.Name == "":

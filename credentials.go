@@ -54,14 +54,14 @@ func CredentialsFromEnv() (Credentials, error) {
 //
 // The context ends with the token request: after 30 s, or after the timeout of an attempt if that
 // is shorter. The token request then fails with [context.DeadlineExceeded], and the result of the
-// source is ignored. Other token requests wait for the source until then. The client does not call
-// the source while five of its calls have not returned.
+// source is ignored. Other token requests wait for the source until then. At most five calls of the
+// source run at a time.
 //
 // An error of the source is retried like a token request that was not sent, see [RetryPolicy],
-// unless the service has just rejected the credentials. The operation's error matches it by
-// errors.Is and errors.As, but contains only its redacted text. It does not match the errors of
-// this package, such as [ErrOutcomeUnknown], even if the source uses a Console. Invalid credentials
-// and a panic are errors that are not retried.
+// unless the service has just rejected the credentials. The operation's error matches the source's
+// error by errors.Is and errors.As, but contains only its redacted text. The operation's error does
+// not match the errors of this package, such as [ErrOutcomeUnknown], even if the source uses a
+// Console. Invalid credentials and a panic are errors that are not retried.
 //
 // To rotate without failed calls, create the new credentials, let the source return them in all
 // processes, and then delete the old credentials.
@@ -105,8 +105,8 @@ func (c Credentials) validate() error {
 	return c.validateAs("the client ID", "the client secret", "set both fields of Credentials: in JSON, client_id and client_secret")
 }
 
-// validateAs is validate with the names of the ID and the secret in errors, and what to do if one
-// is missing.
+// validateAs is like validate. Parameters id and secret name the values in errors, and hint says
+// what to do if one is missing.
 func (c Credentials) validateAs(id, secret, hint string) error {
 	text := c.ClientSecret.Reveal()
 	switch {
@@ -343,8 +343,8 @@ const redacted = redact.Placeholder
 // reflect.DeepEqual report only whether two Secrets come from the same call of NewSecret. Two zero
 // Secrets are equal.
 type Secret struct {
-	// A pointer, because functions are not comparable, and because fmt prints unexported fields
-	// without calling their methods. For a pointer in such a field it prints only the address.
+	// hidden is a pointer, so that fmt prints only an address: fmt prints unexported fields without
+	// calling their methods. A pointer is also comparable; a function is not.
 	hidden *hidden
 }
 

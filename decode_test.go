@@ -334,9 +334,9 @@ type operation struct {
 const withoutIDs = `{"page":{},"_embedded":{"checks":[{}],"traces":[{}],"workspaces":[{}],"members":[{}],"invitations":[{}],"payment_methods":[{}],
 	"top_ups":[{}],"projects":[{}],"credentials":[{}],"usage":[{}]}}`
 
-// TestClient_SendsOperations sends each operation of operations.json, those of the console for the
+// TestClient_OperationRequests sends each operation of operations.json, those of the console for the
 // default workspace and for another one. The service responds with 404, and then without an ID.
-func TestClient_SendsOperations(t *testing.T) {
+func TestClient_OperationRequests(t *testing.T) {
 	t.Parallel()
 	values := ids{"check_id": "CHECK", "code": "GB", "project_id": "PROJECT", "client_id": "CLIENT", "member_id": "MEMBER", "payment_method_id": "METHOD", "name": "n"}
 	replaced := strings.NewReplacer("{check_id}", "CHECK", "{ip}", "203.0.113.8", "{code}", "GB", "{project_id}", "PROJECT", "{client_id}", "CLIENT",

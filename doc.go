@@ -12,8 +12,8 @@
 // A PhoneCheck or SubscriberCheck has three steps:
 //
 //  1. Your backend creates the check with [PhoneCheckService.Create] and stores its CheckID.
-//  2. The device opens the CheckURL over its mobile data connection. The connection identifies the
-//     subscriber, so your app must open the URL; your server cannot.
+//  2. The device opens the Check URL over its mobile data connection. The connection identifies
+//     the subscriber, so your app must open the URL; your server cannot.
 //  3. The service sends the result to your callback URL, where [CallbackHandler] verifies it. A
 //     program without a callback URL can poll with [PhoneCheckService.Wait].
 //
@@ -22,7 +22,7 @@
 // [PhoneCheckService.Complete] exchanges the code for the result.
 //
 // Match and NoSIMChange of a check are a [Verdict]: yes, no or unknown. A match proves that a
-// device with the number opened the CheckURL, not that the person who asked for the check did. To
+// device with the number opened the Check URL, not that the person who asked for the check did. To
 // sign in people, use package checkflow, which binds a PhoneCheck to the session that started it.
 //
 // [PhoneCheckService.Get] returns [ErrNotFound] for a check that ended as EXPIRED or ERROR: see

@@ -27,8 +27,8 @@ var (
 	// response after the request was written, also because of a timeout or cancellation. The error can
 	// also match another error, such as context.Canceled: test for ErrOutcomeUnknown first.
 	//
-	// Do not repeat the operation. After Create of a check, find it with FindByReferenceID; after
-	// Complete, Get it.
+	// Do not repeat the operation. After Create, find the check with FindByReferenceID. After
+	// Complete, read the check with Get.
 	//
 	// The client does not send the request again: see [RetryPolicy]. Errors of GET, PUT and DELETE
 	// never match ErrOutcomeUnknown. Neither do errors of requests that were rejected with status 4xx
@@ -68,18 +68,19 @@ var (
 	// not using its mobile data connection.
 	ErrNotMobileIP = errors.New("not a mobile IP address")
 
-	// ErrNetworkNotSupported means that the mobile network does not support the product. Use another
-	// verification method.
+	// ErrNetworkNotSupported means that the mobile network does not support the product. Verify in
+	// another way.
 	ErrNetworkNotSupported = errors.New("network not supported")
 
-	// ErrRateLimited means that the client sent too many requests. See [Error].RetryAfter.
+	// ErrRateLimited means that the client sent too many requests. Wait for RetryAfter of the [Error]
+	// or [TokenError].
 	ErrRateLimited = errors.New("rate limited")
 
 	// ErrIPMismatch means that PhoneIP does not belong to the phone number (ip_msisdn_mismatch).
 	ErrIPMismatch = errors.New("IP address mismatch")
 
-	// ErrSandbox means that Create made, or FindByReferenceID found, a check that was not charged. The
-	// check exists; do not use it. See [WithLiveOnly].
+	// ErrSandbox means that Create or FindByReferenceID got a check that was not charged. The check
+	// exists; do not use it. See [WithLiveOnly].
 	ErrSandbox = errors.New("sandbox check")
 )
 

@@ -25,7 +25,7 @@ type Attempt struct {
 	Duration time.Duration
 
 	// Retry reports whether another attempt follows after the delay Wait. If the context of the
-	// operation ends during the delay, there is none.
+	// operation ends during the delay, no attempt follows.
 	//
 	// For "token.create", it reports whether a pause follows: the next request for the same scopes
 	// starts after Wait at the earliest, when an operation needs the token.
@@ -36,9 +36,9 @@ type Attempt struct {
 	// or would return without another attempt. An attempt that got no access token has the error of
 	// the token request, which is also reported as "token.create".
 	//
-	// While token requests are paused, an operation can fail without sending a request. It is reported
-	// with Number 1, Status 0 and the error of the last token request. [Client.Token] is then reported
-	// as "token.create" with Number 0.
+	// While token requests are paused, an operation can fail without sending a request. The operation
+	// is reported with Number 1, Status 0 and the error of the last token request. A call of
+	// [Client.Token] that fails in this way is reported as "token.create" with Number 0.
 	Err error
 
 	RequestID string     // the X-Request-Id header of the response, or empty

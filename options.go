@@ -43,9 +43,9 @@ type settings struct {
 // Timeout gets 30 s. The Jar is not used for token requests. c itself is not changed. Redirects are
 // never followed, so that credentials stay with the host of the base URL.
 //
-// A Transport should not retry: see [RetryPolicy]. The body of a POST or PATCH can be read to its
-// end only once; this limit includes all copies from GetBody. A Transport that buffers the body and
-// sends it again can cause a second charge.
+// A Transport should not retry: see [RetryPolicy]. The client lets the Transport read the body of a
+// POST or PATCH to its end only once, counting copies from GetBody. A Transport that buffers the
+// body and sends it again can cause a second charge.
 //
 // The default is a new client with its own connection pool, HTTP/2, and a timeout of 30 s for each
 // attempt. It uses the proxy in the environment variables HTTP_PROXY, HTTPS_PROXY and NO_PROXY: see
@@ -95,10 +95,10 @@ func WithVersions(v Versions) Option { return func(s *settings) { s.versions.ove
 // time.
 func WithClock(now func() time.Time) Option { return func(s *settings) { s.now = now } }
 
-// WithLiveOnly makes Create return [ErrSandbox] and no check if the charge of the check is zero or
-// missing, as in a sandbox project, where the results depend only on the digits of the number.
-// FindByReferenceID, which finds the check of a Create with unknown outcome, returns the same
-// error. Use the option in production, unless your price for a product is zero.
+// WithLiveOnly makes Create fail with [ErrSandbox] if the charge of the check is zero or missing,
+// as in a sandbox project, where the results depend only on the digits of the number.
+// FindByReferenceID fails with the same error. Use the option in production, unless your price for
+// a product is zero.
 //
 // The check exists and may end, also with a callback, but its result must not be used. Get,
 // Complete, List, Wait and callbacks do not test the charge.
@@ -284,7 +284,7 @@ func validPort(port string) bool {
 }
 
 // WithObserver calls start before each attempt of an operation and before each token request, and
-// calls the function that it returned once when the attempt has ended. Use it for metrics and
+// calls the returned function exactly once, after the attempt has ended. Use it for metrics and
 // traces. The option can be repeated: every start function is called, in the order of the options,
 // with the context that the previous one returned, and the returned functions are called in reverse
 // order. WithObserver(nil) has no effect.

@@ -37,7 +37,7 @@ type PhoneCheckParams struct {
 	PhoneIP netip.Addr
 }
 
-// PhoneCheck is a check whether a phone number belongs to a device.
+// PhoneCheck is a check that verifies that a phone number belongs to a device.
 type PhoneCheck struct {
 	CheckID     string
 	Status      CheckStatus
@@ -61,7 +61,7 @@ type PhoneCheck struct {
 }
 
 // Create starts a PhoneCheck for p.PhoneNumber. The check has the status ACCEPTED. The device must
-// open its CheckURL over its mobile data connection within TTL.
+// open its Check URL over its mobile data connection within TTL.
 //
 // The service charges for each check that it accepts. Create therefore retries only if the service
 // cannot have accepted the check: see [RetryPolicy].
@@ -92,8 +92,8 @@ func (s *PhoneCheckService) Get(ctx context.Context, checkID string) (*PhoneChec
 //
 // If the error matches [ErrOutcomeUnknown], the code may have been used. Get the check, with
 // another context if ctx has ended, and do not exchange the code again. COMPLETED proves only that
-// some code of this check was exchanged with your credentials. Accept it only for the session that
-// owns the check and made the only exchange.
+// a code of this check was exchanged with your credentials. Accept the result only if the session
+// that started the check made the only exchange.
 func (s *PhoneCheckService) Complete(ctx context.Context, checkID, code string) (*PhoneCheck, error) {
 	return completeCheck[phoneCheckJSON](ctx, s.api, wire.CompletePhoneCheck, checkID, code)
 }
@@ -118,8 +118,8 @@ func (s *PhoneCheckService) All(ctx context.Context, o ListOptions) iter.Seq2[*P
 // the check was opened or has ended.
 //
 // A check that is found exists and was charged. An empty result never proves that no check was
-// created or charged: checks in EXPIRED and ERROR are not listed, and the lost request may still
-// arrive. Therefore do not create the check again automatically.
+// created or charged: checks that ended as EXPIRED or ERROR are not listed, and the lost request
+// may still arrive. Therefore do not create the check again automatically.
 //
 // For an empty referenceID, or one that is not valid UTF-8, the error is [ErrBadRequest]. With
 // [WithLiveOnly], it is [ErrSandbox] if a check was not charged.

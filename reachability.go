@@ -58,8 +58,8 @@ type Price struct {
 // verification method before you create a check. It is free.
 //
 // The error is [ErrNotMobileIP] if the device is not using its mobile data connection, and
-// [ErrNetworkNotSupported] if its network is not supported. In both cases use another method, such
-// as a text message.
+// [ErrNetworkNotSupported] if its network is not supported. In both cases verify in another way,
+// such as by text message.
 func (s *ReachabilityService) Lookup(ctx context.Context, ip netip.Addr) (*DeviceReachability, error) {
 	switch {
 	case !ip.IsValid():

@@ -23,8 +23,9 @@ type Redirect struct {
 	Query            url.Values // all parameters except those of the signature, including those of your redirect URL
 }
 
-// ParseRedirect decodes a message that [signature.Verifier.VerifyRedirect] returned.
-// [RedirectHandler] verifies and decodes.
+// ParseRedirect decodes a message that [signature.Verifier.VerifyRedirect] returned. It returns an
+// error if m is nil, if check_id is missing, or if m does not contain exactly one of code and
+// error. [RedirectHandler] verifies and decodes.
 func ParseRedirect(m *signature.Message) (*Redirect, error) {
 	if m == nil {
 		return nil, errors.New("idverify: parse redirect: the message is nil")

@@ -25,18 +25,19 @@ import (
 // With the same access token, an attempt writes a POST or PATCH completely at most once, and any
 // other request at most twice. After 401, the same limits apply again with the new token. If a POST
 // or PATCH gets no response although it was written completely, the error matches
-// [ErrOutcomeUnknown]. So does a reset of HTTP/2 that claims that the request was not processed: a
-// proxy can send it although its backend has read the request.
+// [ErrOutcomeUnknown]. So does the error after an HTTP/2 reset that claims that the request was not
+// processed: a proxy can send such a reset after its backend has read the request.
 //
 // The delays double from MinWait to MaxWait, with jitter. A Retry-After header sets the minimum. If
 // the delay would exceed MaxWait or the deadline of the context, the operation returns the error at
 // once.
 //
 // All operations that need the same token share the token requests. If a request fails with a
-// transport error or one of the statuses above, the operations wait for the next one, which starts
-// after a pause of at most 1 s. The pause doubles with each failure, and the rules of the delays
-// apply to it, but a Retry-After header extends it to a minute at most, or to MaxWait if that is
-// longer. While a token is valid, nothing waits. docs/replicas.md shows the load of an outage.
+// transport error or one of the statuses above, the operations wait for the next token request,
+// which starts after a pause of at most 1 s. The pause doubles with each failure, and the rules of
+// the delays apply to it, but a Retry-After header extends it to a minute at most, or to MaxWait if
+// that is longer. While the current token is valid, no operation waits. docs/replicas.md shows the
+// load of an outage.
 type RetryPolicy struct {
 	MaxAttempts int           // including the first; 4 by default, 1 disables retries
 	MinWait     time.Duration // 250 ms by default, or MaxWait if that is shorter
@@ -54,8 +55,8 @@ type RetryPolicy struct {
 	// service does not multiply its load. A retry takes 1 from the budget, which starts full, and a
 	// first attempt with a 2xx response returns 0.1, up to Budget. When less than 1 is left, the
 	// operation returns the error of its last attempt. Requests after 401 and token requests do not
-	// use the budget. Only clients of Client.WithVersions share a budget. 0 selects 100; a negative
-	// Budget is unlimited.
+	// use the budget. Each client has its own budget, except that a client of Client.WithVersions
+	// shares that of the original. 0 selects 100; a negative Budget is unlimited.
 	//
 	// In an outage, a client makes Budget retries and then one attempt for each operation. Choose a
 	// Budget that covers a short failure: the number of operations in flight times MaxAttempts-1.

@@ -45,7 +45,7 @@ func NewApp(c Config) (*App, error) {
 
 // Start creates a check of p.Check.PhoneNumber and binds it to the session with token, the secret
 // token of the app's own session. If token is empty, as before a login, the result has a new random
-// token. A token with fewer than 16 bytes is [ErrNotAllowed].
+// token. If token has fewer than 16 bytes, the error is [ErrNotAllowed].
 //
 // Start requires a POST request. It rejects a request that a page of another origin sent: see
 // [http.CrossOriginProtection]. Start logs its error. To respond to it, use [StatusCode].

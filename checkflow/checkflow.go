@@ -37,12 +37,13 @@ const (
 // Config configures [NewWeb] and [NewApp]. Client, Store and Allow are required, and for a Web also
 // Verifier, RedirectURL and StartPage.
 type Config struct {
-	// Client creates and completes the checks, with version v0.2 of PhoneCheck whatever its own
-	// version is. With idverify.WithLiveOnly, Start returns idverify.ErrSandbox for a sandbox project.
+	// Client creates and completes the checks, with version v0.2 of PhoneCheck, regardless of the
+	// version that Client uses. With idverify.WithLiveOnly, Start returns idverify.ErrSandbox for a
+	// sandbox project.
 	Client *idverify.Client
 
 	// Store contains the flows. Processes that serve the same pages or the same app must share it:
-	// otherwise a return of another browser, at another process, revokes nothing.
+	// otherwise another browser that returns to another process does not revoke the flow.
 	Store Store
 
 	// Purpose names what a verdict permits, for example "sign-in". A check can be completed only for
@@ -61,8 +62,8 @@ type Config struct {
 	Allow func(r *http.Request, number string) error
 
 	// Account returns the ID of the account that is signed in, or "" if there is none. Set it to
-	// verify the number of a signed-in account. Start then requires an account, and a check whose
-	// account has changed until the return has no verdict. By default a flow has no account.
+	// verify the number of a signed-in account. Start then requires an account, and there is no
+	// verdict unless the same account is signed in at the return. By default a flow has no account.
 	Account func(r *http.Request) string
 
 	// Create creates a check with client, which uses version v0.2. The default is
@@ -75,7 +76,7 @@ type Config struct {
 	Logger *slog.Logger
 
 	// Verifier verifies the redirects to RedirectURL. Its replay store is not used: a Flow already
-	// makes a copy of a redirect useless, and another browser that opens one must be noticed.
+	// rejects copies of a redirect, and Return must see a copy in another browser to revoke the flow.
 	Verifier *signature.Verifier
 
 	// RedirectURL is the URL of Web.Return. Its scheme is https, or http for localhost and loopback
@@ -89,7 +90,7 @@ type Config struct {
 
 // Result is the result of a check that the owner of its flow has completed.
 type Result struct {
-	Verdict   idverify.Verdict // of the service, for the only exchange, by the session that started the check
+	Verdict   idverify.Verdict // of the service; unknown unless the session that started the check made the only exchange
 	Reason    Reason           // why Verdict is not yes: empty only if it is yes
 	ErrorCode string           // of the service if Reason is ReasonEnded, for example idverify.ErrorCodeNotMobileIP; may be empty
 

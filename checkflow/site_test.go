@@ -293,7 +293,7 @@ func (b *browser) setCookie(value string) {
 
 func (s *site) base() *url.URL { s.t.Helper(); return must(url.Parse(s.url))(s.t) }
 
-// wantReason fails the test if p is not the start page with a reason.
+// wantReason fails the test unless p is the start page with the given reason.
 func (p page) wantReason(t *testing.T, reason checkflow.Reason) {
 	t.Helper()
 	if want := fmt.Sprintf("start page, reason %q", reason); p.body != want {

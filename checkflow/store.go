@@ -91,8 +91,8 @@ func (f *Flow) apply(e event) effect {
 
 // Claim changes f when the session of owner returns. If f.Owner is owner, a started f becomes
 // claimed. If not and revoke is true, a started or claimed f becomes revoked. Claim returns "" if f
-// became claimed, and otherwise why owner cannot exchange the code. A zero Flow is one that the
-// store does not have.
+// became claimed, and otherwise why owner cannot exchange the code. If the store does not contain
+// the check, call Claim on a zero Flow.
 func (f *Flow) Claim(owner [32]byte, revoke bool) Reason {
 	e := otherClaims
 	switch {

@@ -105,8 +105,8 @@ func isPage(u *url.URL) bool {
 //
 // Start requires a POST request that a page of the origin of r or of Config.RedirectURL sent: see
 // [http.CrossOriginProtection]. The device must open the Check URL in the same browser. A new Start
-// ends the former one of this browser. Return deletes the cookie, also that of a Start in another
-// tab whose response arrives while Return exchanges the code: that person starts again.
+// replaces the earlier one of this browser. Return deletes the cookie, even if a Start in another
+// tab set it during the exchange; the person must then start again.
 //
 // Start logs its error. To respond to it, use [StatusCode].
 func (web *Web) Start(w http.ResponseWriter, r *http.Request, p StartParams) (checkURL string, err error) {
@@ -122,9 +122,9 @@ func (web *Web) Start(w http.ResponseWriter, r *http.Request, p StartParams) (ch
 
 // Return returns the handler of Config.RedirectURL. It calls report once for each check whose owner
 // has returned, with the verdict or the reason why there is none. If the verdict is yes, report can
-// sign in the person: it must create a new session ID, and set its cookie in this response only. It
-// returns the URL of the next page, to which Return redirects, or "" for Config.StartPage. It must
-// not write the response.
+// sign in the person: it must create a new session ID, and set its cookie in this response only.
+// report returns the URL of the next page, to which Return redirects, or "" for Config.StartPage.
+// report must not write the response.
 //
 // In all other cases Return redirects to Config.StartPage, with the [Reason]. It responds with 400
 // to an invalid redirect, and with 503 if the key set is unavailable; the page of this response

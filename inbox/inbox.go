@@ -84,8 +84,9 @@ var (
 	ErrConflict = errors.New("conflicting entry")
 
 	// ErrTransactionEnded means that the transaction of the function ended before the function
-	// returned. The result is stored, and the entry has stopped: the function is not called again. Its
-	// later statements may be committed, so verify its effects before [Inbox.Retry].
+	// returned. The result is stored, and the entry has stopped: the function is not called again.
+	// Statements that the function ran after the transaction ended may be committed, so verify their
+	// effects before [Inbox.Retry].
 	ErrTransactionEnded = errors.New("the transaction ended before the function returned")
 
 	// ErrSchema means that the table is missing or too old: see [Migrate].

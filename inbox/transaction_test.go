@@ -228,8 +228,8 @@ func TestInbox_StopFailureBlocksCall(t *testing.T) {
 	}
 }
 
-// If the commit fails that would stop the entry, the result is not stored: the service must send
-// the callback again.
+// If the commit that stops the entry fails, the result is not stored: the service must send the
+// callback again.
 func TestHandler_StopNotCommitted(t *testing.T) {
 	t.Parallel()
 	calls := 0

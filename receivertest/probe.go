@@ -115,7 +115,7 @@ func (p httpProbe) send(ctx context.Context, method string, query url.Values) ([
 	defer resp.Body.Close()
 	switch resp.StatusCode {
 	case http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusNotImplemented:
-		return nil, fmt.Errorf("response %d: %w", resp.StatusCode, errors.ErrUnsupported)
+		return nil, fmt.Errorf("probe rejected: response %d: %w", resp.StatusCode, errors.ErrUnsupported)
 	}
 	if resp.StatusCode/100 != 2 {
 		return nil, fmt.Errorf("response %d, want 2XX", resp.StatusCode)

@@ -128,7 +128,8 @@ func TestReplays_CheckUnknownClientType(t *testing.T) {
 	}
 }
 
-// TestReplays_CheckAllServers makes the second of two servers evict keys.
+// TestReplays_CheckAllServers verifies that Check returns ErrEviction if only the second of two
+// servers evicts keys.
 func TestReplays_CheckAllServers(t *testing.T) {
 	t.Parallel()
 	keeps := startServer(t)

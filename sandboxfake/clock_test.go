@@ -520,7 +520,7 @@ func TestServer_RenewalDelayedByFault(t *testing.T) {
 }
 
 // A test may hold back the renewal itself.
-func TestServer_RenewalHeldByTest(t *testing.T) {
+func TestServer_BlockedRenewal(t *testing.T) {
 	onEachClock(t, func(t *testing.T, srv *sandboxfake.Server) {
 		release := make(chan struct{})
 		startRenewal(t, srv, tokenCall(t, clientWith(srv, &tokenTransport{renew: func() { <-release }})))

@@ -39,7 +39,7 @@ func pages[T any](list func(query string) (page T, next string), query string) (
 	return all
 }
 
-func TestServer_ControlRequestsPages(t *testing.T) {
+func TestServer_ControlRequestsPaging(t *testing.T) {
 	t.Parallel()
 	a := newControlAPI(t, sandboxfake.WithJournalLimit(7))
 	for i := range 10 {

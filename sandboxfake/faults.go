@@ -199,8 +199,8 @@ func wait(ctx context.Context, d time.Duration) {
 	}
 }
 
-// response returns the response of a fault with a status to a call of op. limit is the rate limit,
-// or 0.
+// response returns the response with which f replaces a call of op. limit is the server's rate
+// limit, or 0.
 func (f *Fault) response(op wire.Operation, now time.Time, limit int) *response {
 	resp := &response{status: f.Status, header: make(http.Header)}
 	if f.RetryAfter > 0 {

@@ -81,8 +81,8 @@ func (n node) versions() []any {
 	return nil
 }
 
-// undescribed returns why the description does not describe a response, or "". It ignores requests
-// that call no operation.
+// undescribed returns what of r the description does not contain, or "". It ignores requests that
+// call no operation.
 func undescribed(request *http.Request, r response) string {
 	operation := describedOperation(request.Method, request.URL.EscapedPath())
 	if operation == nil {

@@ -10,8 +10,8 @@ import (
 // Reasons for rejecting a message: respond with 400. Error.Reason is one of these errors or one of
 // the retryable errors below.
 var (
-	// ErrMalformed means that the method, the request target, the query, the Authorization, the date
-	// or a covered header is invalid.
+	// ErrMalformed means that the method, the request target, the query, the Authorization header or
+	// parameter, the date or a covered header is invalid.
 	ErrMalformed = errors.New("malformed message")
 
 	// ErrAlgorithm means that the algorithm is not rsa-sha256, or that the key is not an RSA key of

@@ -91,7 +91,7 @@ func (c Change) String() string {
 // body, and only if the service made the signature, and it restores the body. It replaces r.Body to
 // do so: do not use r concurrently. Pass the same *http.Request that you passed to VerifyCallback,
 // and call Explain before your HTTP handler returns; after that, the body cannot be read. If the
-// body cannot be examined, the last change is that of the part "body", and r is not explained.
+// body cannot be examined, Explained is false and the last Change has the Part "body".
 //
 // Explain fetches nothing and does not use the replay store, Logger or Observe. It examines the
 // cached set of a [JWKS], however old it is, [StaticKeys], and opts.Keys. Another type of

@@ -80,7 +80,7 @@ type JWKSOptions struct {
 	HTTPClient *http.Client
 
 	// MaxAge is the maximum time that a set is used before it is fetched again. It limits the max-age
-	// of the Cache-Control header, and so determines how soon a revoked key is rejected. The default
+	// of the Cache-Control header, and so determines how soon a removed key is rejected. The default
 	// is 24 h.
 	//
 	// The Age of the response is subtracted from its max-age. A result below one minute is raised to
@@ -340,8 +340,8 @@ const refreshOperation = "key_set.refresh"
 // copy is MinRefetch old. Caches that send no Age header are not noticed.
 //
 // Concurrent calls and key lookups share one fetch. During the delay after a failed fetch, Refresh
-// returns the error of that fetch without a request. It does not delay the fetches for key IDs that
-// are not in the set. If ctx is done, Refresh returns an error and the fetch continues.
+// returns the error of that fetch without a request. A call of Refresh does not delay fetches for
+// unknown key IDs. If ctx is done, Refresh returns an error and the fetch continues.
 //
 // The error wraps [ErrKeySource], and that of ctx if ctx is done. It does not mean that
 // verification is unavailable: the last valid set remains in use until MaxStale. See [JWKS.Ready].

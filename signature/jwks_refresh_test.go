@@ -445,7 +445,7 @@ func TestJWKS_OlderCopyKeepsSet(t *testing.T) {
 
 // A cache that has the same copy for days is all that a receiver gets. The Age of the copy does not
 // grow exactly with the clock.
-func TestJWKS_SameCopyExtendsUse(t *testing.T) {
+func TestJWKS_CachedCopyStaysInUse(t *testing.T) {
 	t.Parallel()
 	s := newKeyServer(t)
 	age := 90_000
@@ -491,7 +491,7 @@ func afterSuspend(tb testing.TB, t time.Time, slept time.Duration) time.Time {
 }
 
 // TestJWKS_BothClocks makes the wall clock and the monotonic clock differ. A key set that is
-// expired by either clock must be fetched again, or a revoked key remains in use.
+// expired by either clock must be fetched again, or a removed key remains in use.
 func TestJWKS_BothClocks(t *testing.T) {
 	t.Parallel()
 	const maxAge, maxStale = 5 * time.Minute, time.Hour

@@ -12,11 +12,11 @@ import (
 // ReplayStore records accepted messages. Implementations must be safe for concurrent use. Several
 // processes can share an implementation that uses a database.
 //
-// Claim records id for at least ttl and reports whether it was not recorded before. If calls claim
-// the same ID concurrently, only one of them is fresh. The ttl is 2 × ClockSkew + 1 s, which allows
-// for replicas with different clocks. If Claim returns an error, the message cannot be verified now
-// ([ErrReplayStore]). A full store must return an error: if it dropped a claim early, a copy would
-// be accepted.
+// Claim records id for at least ttl and reports whether it was not recorded before. If several
+// calls claim the same ID concurrently, only one returns true. The ttl is 2 × ClockSkew + 1 s,
+// which allows for replicas with different clocks. If Claim returns an error, the message cannot be
+// verified now ([ErrReplayStore]). A full store must return an error: if it dropped a claim early,
+// a copy would be accepted.
 type ReplayStore interface {
 	Claim(ctx context.Context, id [32]byte, ttl time.Duration) (fresh bool, err error)
 }

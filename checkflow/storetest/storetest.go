@@ -229,7 +229,7 @@ func testCheckIDs(t *testing.T, s checkflow.Store) {
 		}
 	}
 	if reason := claim(t, s, f.CheckID, owner, true); reason != "" {
-		t.Errorf("Claim = %q, want none", reason)
+		t.Errorf("Claim by the owner = %q, want no reason", reason)
 	}
 }
 

@@ -427,7 +427,7 @@ var doctorProblems = [...]doctorProblem{
 	{"key-set", "unavailable", resultFailed, "Repeat later. Without a key set, your verifier responds to callbacks with 503. See docs/security.md, Key-set outage."},
 	{"key-set", "unusable", resultFailed, "Check IDVERIFY_BASE_URL and any proxy: the response is not the key set of the service."},
 	{"key-set", "ignored", resultWarning, "Inform the operator of the service: messages that are signed with these keys are rejected."},
-	{"key-set", "cached", resultWarning, "Do not let your proxy cache the key set: a revoked key is accepted for longer, and a new one is unknown."},
+	{"key-set", "cached", resultWarning, "Do not let your proxy cache the key set: a removed key is accepted for longer, and a new one is unknown."},
 
 	{"callback-address", "invalid", resultFailed, "Pass the URL that is registered with the service."},
 	{"callback-address", "unresolved", resultFailed, "Check the host of the URL and its DNS records."},

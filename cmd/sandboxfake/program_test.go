@@ -28,8 +28,7 @@ import (
 // buildDir contains the program. TestMain creates and removes it.
 var buildDir string
 
-// asProgram makes this test binary the program, so that no test has to build it. TestImage builds
-// the program.
+// asProgram makes this test binary run as sandboxfake, so that only TestImage builds the program.
 const asProgram = "RUN_SANDBOXFAKE=1"
 
 // programPath returns the path of the program, which requires asProgram in its environment.

@@ -121,7 +121,7 @@ func startReceiver(t *testing.T, a announced, name string, placeholders map[stri
 	return r
 }
 
-// values returns the values of the placeholders for a key set.
+// values returns the replacement for each placeholder in a receiver's source.
 func values(keySetURL, caFile string) map[string]string {
 	return map[string]string{"__JWKS_URL__": keySetURL, "__CA_FILE__": caFile, "__CALLBACK_HEADER__": "x-service-callback"}
 }

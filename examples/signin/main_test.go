@@ -184,7 +184,7 @@ func TestLiveSite(t *testing.T) {
 	}
 }
 
-// simUnchanged reports whether the SIM of a number is the one of a week ago. Pay after yes, and
+// simUnchanged reports whether the SIM of a number was unchanged for a week. Pay after yes, and
 // hold the payout after no. After unknown or an error, ask for another proof of identity.
 func simUnchanged(ctx context.Context, client *idverify.Client, number, payoutID string) (idverify.Verdict, error) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)

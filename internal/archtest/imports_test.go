@@ -96,7 +96,7 @@ func TestImports_FakeFromExternalTests(t *testing.T) {
 	}
 }
 
-func TestImports_TestDependencies(t *testing.T) {
+func TestImports_AllowedInTests(t *testing.T) {
 	t.Parallel()
 
 	for _, f := range goFiles(t) {

@@ -66,7 +66,7 @@ func TestAttack_LenientReceiver(t *testing.T) {
 	}
 }
 
-// TestAttack_FindsWeakness verifies that each weakness is found by a row that is not Strict.
+// TestAttack_FindsWeakness verifies that rows that are not Strict find each weakness.
 func TestAttack_FindsWeakness(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {

@@ -93,7 +93,7 @@ func (r *run) callbackHeaders(ctx context.Context) error {
 		return errors.New("Content-Length is missing or does not match the body")
 	}
 	if kind := m.header.Get(callbackHeader); kind != phoneCheck.scope {
-		return fmt.Errorf("%s is %s, want %q", callbackHeader, describe(kind), phoneCheck.scope)
+		return fmt.Errorf("header %s is %s, want %q", callbackHeader, describe(kind), phoneCheck.scope)
 	}
 	return nil
 }
@@ -122,7 +122,7 @@ func callbackOf(p product, suffix string, want object) func(*run, context.Contex
 			return err
 		}
 		if kind := m.header.Get(callbackHeader); kind != p.scope {
-			return fmt.Errorf("%s is %s, want %q", callbackHeader, describe(kind), p.scope)
+			return fmt.Errorf("header %s is %s, want %q", callbackHeader, describe(kind), p.scope)
 		}
 		return validatePayload(m, check, want)
 	}

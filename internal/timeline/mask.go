@@ -72,8 +72,8 @@ var shownParameters = []string{
 	"search", "secret", "session", "signature", "size", "sort", "start", "state", "status", "token", "type", "user", "version",
 }
 
-// MaskTarget masks a path with an optional query, of which only the names of shownParameters
-// remain.
+// MaskTarget masks a path and all values of its query. It also masks parameter names that are not
+// in shownParameters.
 func MaskTarget(target string) string {
 	path, query, ok := strings.Cut(target, "?")
 	if !ok {

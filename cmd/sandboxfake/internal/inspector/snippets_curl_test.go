@@ -74,7 +74,8 @@ var hostile = []string{
 	"-n %25s %25d\\0471 żółć 漢字 😀 \ufdd0\uf600", "a\ntouch owned\n\t\x1b[201~\r\x07touch owned\n\u202e\x00" + "7 end\n",
 }
 
-// commands returns the commands of a list of expressions of JavaScript for each hostile value v.
+// commands evaluates the JavaScript expressions for each hostile value v and returns the resulting
+// commands.
 func commands(t *testing.T, base string, expressions []string) [][]string {
 	t.Helper()
 	return snippet[[][]string](t, `input.values.map((v) => { const url = input.url; return [`+strings.Join(expressions, ",\n")+`]; })`,

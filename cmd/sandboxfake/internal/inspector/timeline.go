@@ -133,7 +133,7 @@ func (e *eventView) event() timeline.Event {
 	return v
 }
 
-// attempt sets the fields of an attempt that has ended.
+// attempt sets the fields of v for a delivery attempt that has ended.
 func (e *eventView) attempt(v *timeline.Event) {
 	v.Title, v.Result, v.Outcome = fmt.Sprintf("callback attempt %d", e.Number), "–", timeline.Bad
 	if status, ok := e.Status.(float64); ok {
