@@ -95,8 +95,8 @@ func (i *Inbox) record(ctx context.Context, r Result, source Source) (stored boo
 	})
 }
 
-// updateByReference stores a result that has no entry with its check ID and without a result. It
-// returns nil if a result was stored before.
+// updateByReference binds the check ID of a result to the entry with its reference, and stores the
+// result. It returns nil if a result was stored before.
 func (i *Inbox) updateByReference(ctx context.Context, q querier, r Result, source Source, column string) (*Entry, error) {
 	e, err := scanEntry(q.QueryRowContext(ctx, "SELECT "+columns+" FROM idverify_checks WHERE check_id = $1", r.CheckID))
 	if errors.Is(err, sql.ErrNoRows) && validID(r.ReferenceID) {
@@ -165,8 +165,8 @@ func (i *Inbox) store(ctx context.Context, update updateFunc) (stored bool, err 
 const byCheckID = "check_id = $11"
 
 // update stores a result in the entry that meets the condition, whose parameter $11 is value, and
-// sets column, which is due_at, done_at or stopped_at, to the current time. It returns nil if no
-// such entry is without a result. It executes one statement, so it needs no transaction.
+// sets column, which is due_at, done_at or stopped_at, to the current time. It returns nil if there
+// is no such entry without a result. It executes one statement, so it needs no transaction.
 func (i *Inbox) update(ctx context.Context, q querier, condition, value string, r Result, source Source, column string) (*Entry, error) {
 	now := i.now()
 	match, noSIMChange := r.verdicts()

@@ -87,7 +87,7 @@ func (i *Inbox) processOnce(ctx context.Context, mark markFunc, do resultFunc) (
 	return e, nil
 }
 
-// endTimeout returns the time for the end of a transaction whose function has returned.
+// endTimeout returns the time limit for ending a transaction after its function has returned.
 func (i *Inbox) endTimeout(ctx context.Context) time.Duration {
 	deadline, ok := ctx.Deadline()
 	if !ok || i.opts.OnResult == nil {
@@ -100,7 +100,7 @@ func (i *Inbox) endTimeout(ctx context.Context) time.Duration {
 // connection that was lost without a response then causes an error, and is replaced.
 const queryTimeout = 30 * time.Second
 
-// minEndTimeout is the time for the end of a transaction whose function has used all of its time.
+// minEndTimeout is the minimum of endTimeout, also if the function has used all of its time.
 const minEndTimeout = time.Second / 2
 
 // endedError means that a transaction ended before the function of the user returned.
@@ -131,8 +131,8 @@ func (e *endedError) Is(target error) bool { return e.stopped && target == ErrTr
 // Unwrap returns the error of the function.
 func (e *endedError) Unwrap() error { return e.cause }
 
-// settle returns the error of an entry whose transaction had ended, after an attempt to stop the
-// entry, which failed with err.
+// settle returns the error for an entry whose transaction ended before its function returned. err
+// is the error of the attempt to stop the entry, or nil.
 func (i *Inbox) settle(reference string, ended *endedError, err error) error {
 	ended.reference = reference
 	switch {
@@ -204,7 +204,7 @@ type querier interface {
 	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
 }
 
-// expectRow returns otherwise if the statement did not change a row.
+// expectRow returns the error otherwise if the statement changed no row.
 func expectRow(result sql.Result, otherwise error) error {
 	n, err := result.RowsAffected()
 	if err == nil && n == 0 {

@@ -70,7 +70,7 @@ const (
 )
 
 // maxAhead is longer than any pause, also if the clocks of two processes differ. An entry that is
-// due later was stored, or its pause set, while a clock was ahead of that of this process.
+// due later was scheduled while a clock was ahead of this process's clock.
 const maxAhead = maxPause + maxClockSkew
 
 // wake makes Work look for entries.
@@ -209,7 +209,7 @@ func (i *Inbox) schedule(ctx context.Context, e *claimed, due int64, attempts in
 	return nil
 }
 
-// stopping is an entry to stop. It stops only if it is due at dueAt or was processed at doneAt.
+// stopping identifies an entry to stop, which must be due at dueAt or processed at doneAt.
 type stopping struct {
 	reference     string
 	attempts      int   // stored in the entry

@@ -57,8 +57,8 @@ func (e *examination) firstValid(ctx context.Context) (outcome, error) {
 	return o, nil
 }
 
-// unsignedRedirect sends a redirect without a signature. A receiver that treats it like the valid
-// one has another reason for its response.
+// unsignedRedirect sends a redirect without a signature. If the response is the same as to a valid
+// one, it does not depend on the signature.
 func (e *examination) unsignedRedirect(ctx context.Context) (outcome, error) {
 	s, err := e.newSubject(ctx, phoneCheck)
 	if err != nil {

@@ -114,7 +114,7 @@ func (e *examination) attacked(row attack.Attack, a attempt) outcome {
 	return failed(SeverityLow, a, "did not reject an invalid message ("+row.Name+")", describe(a.response)+", want 400"+excerpt(a.response))
 }
 
-// names reports whether a message is signed with the key with this ID, by its own account.
+// names reports whether the Authorization of a message contains the key ID.
 func names(m *attack.Message, keyID string) bool {
 	authorization := m.Get("Authorization")
 	if u, err := url.ParseRequestURI(m.Target); err == nil && m.Redirect {
@@ -124,7 +124,7 @@ func names(m *attack.Message, keyID string) bool {
 	return strings.Contains(authorization, `"`+keyID+`"`)
 }
 
-// rejection is the response to a message that must be rejected.
+// rejection is an attack with the response to it.
 type rejection struct {
 	attack   string // the name of the attack
 	checkID  string
@@ -132,7 +132,7 @@ type rejection struct {
 	response
 }
 
-// acceptance is the state of a receiver.
+// acceptance is whether a receiver accepts valid messages.
 type acceptance int
 
 const (
@@ -192,7 +192,7 @@ func (e *examination) confirm(ctx context.Context) (acceptance, error) {
 	return stopped, nil
 }
 
-// permanent reports whether waiting is useless.
+// permanent reports whether waiting cannot change the response.
 func permanent(r response) bool {
 	return r.failure == responded && r.status/100 == 4 && r.status != http.StatusTooManyRequests && r.status != http.StatusForbidden
 }

@@ -421,9 +421,9 @@ func queryDefect(text string) string {
 	return ""
 }
 
-// redirectDefect returns why text is not a valid redirect URL, or "" if it is valid. Apart from
-// urlDefect, it may contain what browsers encode: spaces in the path and query, and a host that is
-// not in ASCII.
+// redirectDefect returns why text is not a valid redirect URL, or "" if it is valid. Unlike
+// urlDefect, it accepts what browsers encode: spaces in the path and query, and a host that is not
+// in ASCII.
 func redirectDefect(text string) string {
 	if strings.Contains(text, "#") {
 		return "must not have a fragment"

@@ -99,8 +99,8 @@ func (s *service) note(ck *check, kind eventKind, at time.Time) *event {
 	return e
 }
 
-// noteDelivery adds a new delivery to the history of its check. dropped is the delivery that left
-// the journal for it, or nil: the history does not keep it either.
+// noteDelivery adds a new delivery to the history of its check. dropped is the delivery that the
+// journal dropped for it, or nil: the history drops it, too.
 func (s *service) noteDelivery(d, dropped *delivery) {
 	if s.history == nil {
 		return

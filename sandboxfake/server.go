@@ -347,7 +347,8 @@ func (s *Server) listen() (net.Listener, error) {
 }
 
 // serveOn handles the requests of a listener, and of in-process clients that connect to the public
-// host or, with a certificate that they may not trust, to the server's own.
+// host. With a certificate of the user, which these clients may not trust, it also handles those to
+// the server's own host.
 func (s *Server) serveOn(listener net.Listener) error {
 	var direct []string
 	if public := s.opts.public.addr(listener.Addr()); public != "" {

@@ -247,8 +247,8 @@ func checkID(e recent) string {
 	return ""
 }
 
-// isQueuedBy reports whether e is the callback that the end of a check has queued. The end comes
-// immediately before.
+// isQueuedBy reports whether end is the end of a check, and e, the event directly after it, its
+// callback.
 func isQueuedBy(e, end recent) bool {
 	ck, ok := end.ref.(*check)
 	return ok && e.kind == recentQueued && end.text == string(endKinds[ck.status]) && checkID(e) == ck.id && e.seq == end.seq+1

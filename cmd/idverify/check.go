@@ -849,7 +849,7 @@ func newSubscriberCheckService(s *idverify.SubscriberCheckService) checkService 
 	}
 }
 
-// one returns read for checks of any product.
+// one returns read with its result converted by of.
 func one[T any](read func(context.Context, string) (*T, error), of func(*T) check) func(context.Context, string) (check, error) {
 	return func(ctx context.Context, checkID string) (check, error) {
 		c, err := read(ctx, checkID)
@@ -857,7 +857,7 @@ func one[T any](read func(context.Context, string) (*T, error), of func(*T) chec
 	}
 }
 
-// each returns all for checks of any product.
+// each returns all with its results converted by of.
 func each[T any](all func(context.Context, idverify.ListOptions) iter.Seq2[*T, error], of func(*T) check) func(context.Context, idverify.ListOptions) iter.Seq2[check, error] {
 	return func(ctx context.Context, o idverify.ListOptions) iter.Seq2[check, error] {
 		return func(yield func(check, error) bool) {
@@ -870,7 +870,7 @@ func each[T any](all func(context.Context, idverify.ListOptions) iter.Seq2[*T, e
 	}
 }
 
-// found returns find for checks of any product.
+// found returns find with its results converted by of.
 func found[T any](find func(context.Context, string) ([]*T, error), of func(*T) check) func(context.Context, string) ([]check, error) {
 	return func(ctx context.Context, referenceID string) ([]check, error) {
 		checks, err := find(ctx, referenceID)

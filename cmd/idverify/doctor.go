@@ -155,7 +155,7 @@ func (d *doctorRun) plan() []doctorCheck {
 	return slices.DeleteFunc(all, func(c doctorCheck) bool { return !d.selects(c.name) && (!needed[c.name] || d.skips(c.name)) })
 }
 
-// provides reports whether others need not only that the check passes, but also what it finds out.
+// provides reports whether other checks use what the check finds.
 func provides(name string) bool { return covers("config", name) || covers("credentials", name) }
 
 // selects reports whether the flags select the check.

@@ -54,7 +54,7 @@ func (d *doctorRun) receiverChecks(kind string, urls []string) []doctorCheck {
 	return all
 }
 
-// first returns the exchange of an unsigned message, which the first caller sends.
+// first returns the exchange of an unsigned message. The first call sends the message.
 func (r *receiver) first(ctx context.Context) *exchange {
 	if r.unsigned == nil {
 		e := r.send(ctx, r.message())

@@ -118,7 +118,7 @@ func (d *doctorRun) endpoint(path string) *url.URL {
 	return u
 }
 
-// request returns the request for the key set, which the first caller sends.
+// request returns the exchange for the key set. The first call sends the request.
 func (d *doctorRun) request(ctx context.Context) *exchange {
 	if d.service == nil {
 		r := newRequest(http.MethodGet, d.serviceURL(), nil)
@@ -132,9 +132,9 @@ func (d *doctorRun) request(ctx context.Context) *exchange {
 	return d.service
 }
 
-// responded returns the request for the key set if the service has responded to it. Otherwise it
-// returns a GET request to the token endpoint, which the first caller sends: it has no credentials,
-// and any response shows that only the key set is unavailable.
+// responded returns the exchange for the key set if it has a response, or if the request was not
+// sent. Otherwise it sends a GET request without credentials to the token endpoint, once: any
+// response shows that only the key set is unavailable.
 func (d *doctorRun) responded(ctx context.Context) *exchange {
 	if e := d.request(ctx); e.status != 0 || e.sent.IsZero() {
 		return e

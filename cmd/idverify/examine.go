@@ -429,8 +429,8 @@ func (e *examination) newReceiver() (r receivertest.Receiver, err error) {
 	return r, err
 }
 
-// withHandshakes replaces the cause that the receiver has not requested the key set, if it has
-// connected to the key server but not trusted its certificate.
+// withHandshakes replaces the text of CauseKeySet if a client of the key server did not trust its
+// certificate.
 func withHandshakes(report receivertest.Report, untrusted int) receivertest.Report {
 	if untrusted == 0 {
 		return report

@@ -131,7 +131,7 @@ func (s *keyServer) close() {
 	s.remove()
 }
 
-// secure writes the CA file, and sets a certificate that it is valid for.
+// secure sets a new certificate, and writes the CA file with which clients verify it.
 func (s *keyServer) secure(c keyServerConfig) (err error) {
 	certificate, caPEM, err := newCertificate(c.hosts(), c.now)
 	if err != nil {

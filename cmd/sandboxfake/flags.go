@@ -264,7 +264,7 @@ func (f *flags) options(log io.Writer) ([]sandboxfake.Option, error) {
 	return f.appendNetwork(options, log)
 }
 
-// appendNetwork appends the options that determine how others reach the server, and it reaches
+// appendNetwork appends the options that determine how clients reach the server, and how it reaches
 // receivers. It prints warnings.
 func (f *flags) appendNetwork(options []sandboxfake.Option, warnings io.Writer) ([]sandboxfake.Option, error) {
 	if f.lan {

@@ -25,8 +25,7 @@ func unsignedAttacks() []Attack {
 	)
 }
 
-// grammarAttacks returns messages whose signature is valid, but not the spelling of the
-// Authorization.
+// grammarAttacks returns messages with a valid signature in a malformed Authorization.
 func grammarAttacks() []Attack {
 	return group(Attack{Severity: Medium, Strict: true, Reason: "Software in front of the receiver can read another Authorization from an unusual spelling."},
 		row{"two Authorizations", nil, add("Authorization", "Basic Og=="), signature.ErrMalformed},

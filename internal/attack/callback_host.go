@@ -77,7 +77,7 @@ func dateAttacks() []Attack {
 	)
 }
 
-// skewAttacks returns messages with a valid signature of another time.
+// skewAttacks returns correctly signed messages whose date differs from the clock.
 func skewAttacks(reason string) []Attack {
 	near := func(d time.Duration) Attack {
 		return Attack{Severity: Medium, Strict: true, Configurable: true, Reason: reason, Skew: d}

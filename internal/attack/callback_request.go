@@ -58,8 +58,8 @@ func bodyAttacks() []Attack {
 // otherPath returns a path below path.
 func otherPath(path string) string { return strings.TrimSuffix(path, "/") + "/other" }
 
-// withSlash returns path with text between the first and the last slash and after the last one, so
-// that both can be escaped.
+// withSlash returns path, or a path below it, whose last slash is between two segments. Attacks
+// escape the slash, or the letter after it.
 func withSlash(path string) string {
 	if path == "/" {
 		path = "/other"

@@ -271,7 +271,7 @@ func chosenAs(w http.ResponseWriter, r *http.Request) (as string, status int) {
 	return values[0], http.StatusOK
 }
 
-// resultText returns how the result of a check arrives that has ended as chosen.
+// resultText describes how the backend gets the result of a check that has ended as chosen.
 func resultText(check *openCheck, chosen choice) string {
 	switch {
 	case check.CallbackURL != "":
