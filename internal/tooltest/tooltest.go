@@ -198,8 +198,8 @@ func ReservedAddress(t testing.TB) string {
 	return listener.Addr().String()
 }
 
-// WithoutDeadlines returns a client like c, which must have a Transport. Its requests do not end with
-// their contexts: on a busy machine, a key set may need more than the 3 s of a fetch.
+// WithoutDeadlines returns a client like c, which must have a Transport. Its requests do not end
+// with their contexts: on a busy machine, a key set may need more than the 3 s of a fetch.
 func WithoutDeadlines(c *http.Client) *http.Client {
 	patient := *c
 	patient.Transport = withoutDeadlines{c.Transport}
