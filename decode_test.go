@@ -334,8 +334,8 @@ type operation struct {
 const withoutIDs = `{"page":{},"_embedded":{"checks":[{}],"traces":[{}],"workspaces":[{}],"members":[{}],"invitations":[{}],"payment_methods":[{}],
 	"top_ups":[{}],"projects":[{}],"credentials":[{}],"usage":[{}]}}`
 
-// TestClient_OperationRequests sends each operation of operations.json, those of the console for the
-// default workspace and for another one. The service responds with 404, and then without an ID.
+// TestClient_OperationRequests sends each operation of operations.json, those of the console for
+// the default workspace and for another one. The service responds with 404, and then without an ID.
 func TestClient_OperationRequests(t *testing.T) {
 	t.Parallel()
 	values := ids{"check_id": "CHECK", "code": "GB", "project_id": "PROJECT", "client_id": "CLIENT", "member_id": "MEMBER", "payment_method_id": "METHOD", "name": "n"}
