@@ -17,7 +17,7 @@ import (
 )
 
 // timeout limits one action on a busy machine.
-const timeout = 30 * time.Second
+const timeout = time.Minute
 
 // shared is the browser of all tests whose program has the public test keys. It starts with the
 // first of them, and TestMain stops it.

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/idverify/idverify-go"
 	"github.com/idverify/idverify-go/signature"
@@ -176,7 +177,7 @@ func TestCallbacks_CustomSuggestion(t *testing.T) {
 
 func TestFaults_Callback(t *testing.T) {
 	t.Parallel()
-	p := start(t)
+	p := start(t, "-frozen-clock", time.Now().Format(time.RFC3339)) // the test makes the retry due
 	r := newReceiver(t, p)
 	pg := open(t, p)
 	attempts := func(c check) (results []string) {
@@ -213,10 +214,14 @@ func TestFaults_Callback(t *testing.T) {
 		pg.waitFor(`document.querySelector("#fault-count").hidden`)
 	})
 	t.Run("delayed", func(t *testing.T) {
+		p := start(t) // a delay needs a running clock
+		r := newReceiver(t, p)
+		pg := open(t, p)
 		pg.view("control")
 		pg.fill("#fault-delay-seconds", "1")
 		pg.clickSends("#fault-delay", "POST", "faults")
-		c := complete()
+		c := p.phoneCheck(r.url)
+		p.open(c.CheckID)
 		r.nextVerified(t)
 		control[any](p, http.MethodPost, "idle", nil)
 		events := p.timeline(c.CheckID)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/chromedp/cdproto/input"
 	"github.com/chromedp/chromedp"
@@ -14,7 +15,7 @@ import (
 // until the element is visible, enabled, no longer moves, and nothing covers it.
 const clickable = `(async selector => {
 	let reason = "does not exist", last = "";
-	for (const end = performance.now() + 15000; performance.now() < end; await new Promise(done => setTimeout(done, 30))) {
+	for (const end = performance.now() + 50000; performance.now() < end; await new Promise(done => setTimeout(done, 30))) {
 		const element = [...document.querySelectorAll(selector)].find(e => e.checkVisibility({visibilityProperty: true}));
 		if (!element) { reason = document.querySelector(selector) ? "is not visible" : "does not exist"; continue; }
 		if (element.disabled) { reason = "is disabled"; continue; }
@@ -40,7 +41,7 @@ func (p *page) click(selector string) (mark int) { p.t.Helper(); return p.pick(s
 func (p *page) pick(selector string) (mark int) {
 	p.t.Helper()
 	mark = p.mark()
-	for range 5 {
+	for began := time.Now(); time.Since(began) < timeout; {
 		at := evaluate[struct {
 			X, Y   float64
 			Reason string

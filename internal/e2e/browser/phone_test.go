@@ -7,6 +7,7 @@ import (
 	"encoding/pem"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -194,7 +195,8 @@ func (p *page) clickDownloads(selector string) []byte {
 	ctx, cancel := context.WithTimeout(p.ctx, timeout)
 	defer cancel()
 	if err := chromedp.ListenBrowser(ctx, func(event any) {
-		if e, ok := event.(*browser.EventDownloadProgress); ok && e.State == browser.DownloadProgressStateCompleted {
+		// The browser also reports the downloads of other pages, and may report the previous one again.
+		if e, ok := event.(*browser.EventDownloadProgress); ok && e.State == browser.DownloadProgressStateCompleted && filepath.Dir(e.FilePath) == dir {
 			done <- e.FilePath
 		}
 	}); err != nil {

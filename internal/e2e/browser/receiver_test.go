@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/idverify/idverify-go"
+	"github.com/idverify/idverify-go/internal/tooltest"
 	"github.com/idverify/idverify-go/signature"
 )
 
@@ -28,7 +29,7 @@ type message struct {
 // newReceiver starts a receiver of messages of p that runs until the test ends.
 func newReceiver(t *testing.T, p *program) *receiver {
 	t.Helper()
-	keys := must(p.client().NewJWKS(nil))(t)
+	keys := must(p.client(idverify.WithHTTPClient(tooltest.WithoutDeadlines(p.http))).NewJWKS(nil))(t)
 	// With a large clock skew, a copy of a callback is rejected as a replay, however late it arrives.
 	verifier := must(signature.NewVerifier(keys, []string{"127.0.0.1:*"}, &signature.VerifierOptions{
 		ClockSkew: time.Hour,

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"encoding/json"
 	"fmt"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -35,7 +34,7 @@ func TestReceiverPanel(t *testing.T) {
 			installed := tooltest.Installed(row.tool) && (row.language != "python" || exec.CommandContext(t.Context(), "python3", "-c", "import cryptography").Run() == nil)
 			tooltest.Require(t, installed, "run script/setup interop, which installs Node.js, Python and cryptography")
 			pg.pick("#receiver-" + row.language)
-			pg.fill("#receiver-port", fmt.Sprint(freePort(t)))
+			pg.fill("#receiver-port", freePort(t))
 			pg.waitText("#receiver-program", row.text)
 			command := pg.clickCopies("#receiver-copy-command")
 			program := pg.clickCopies("#receiver-copy-program")
@@ -65,11 +64,10 @@ func TestReceiverPanel(t *testing.T) {
 }
 
 // freePort returns a port on which nothing listens.
-func freePort(t *testing.T) int {
+func freePort(t *testing.T) string {
 	t.Helper()
-	listener := must(net.Listen("tcp", "127.0.0.1:0"))(t)
-	defer listener.Close()
-	return listener.Addr().(*net.TCPAddr).Port
+	_, port, _ := strings.Cut(tooltest.ReservedAddress(t), ":")
+	return port
 }
 
 // runReceiver runs a copied command until the test ends, waits until it listens, and returns a
@@ -124,7 +122,7 @@ func TestReceiverPanel_ForgesOneCallback(t *testing.T) {
 	t.Parallel()
 	p, pg := startOpen(t)
 	pg.view("receiver")
-	pg.fill("#receiver-port", fmt.Sprint(freePort(t)))
+	pg.fill("#receiver-port", freePort(t))
 	control[any](p, http.MethodPost, "faults", json.RawMessage(`{"match":{"operation":"phone_check.create"},"faults":[{"status":500}]}`))
 
 	pg.clickSends("#receiver-forge", "POST", "checks")
@@ -180,7 +178,7 @@ func TestReceiverPanel_Result(t *testing.T) {
 			t.Parallel()
 			p, pg := startOpen(t)
 			pg.view("receiver")
-			pg.fill("#receiver-port", fmt.Sprint(freePort(t)))
+			pg.fill("#receiver-port", freePort(t))
 			pg.clickSends("#receiver-create", "POST", "checks")
 			if row.fault != "" {
 				control[any](p, http.MethodPost, "faults", json.RawMessage(`{"match":{"operation":"callback"},"faults":[`+row.fault+`]}`))

@@ -10,6 +10,7 @@ import (
 	"github.com/chromedp/chromedp"
 
 	"github.com/idverify/idverify-go"
+	"github.com/idverify/idverify-go/internal/tooltest"
 	"github.com/idverify/idverify-go/signature"
 )
 
@@ -83,7 +84,7 @@ type arrived struct {
 // redirectReceivers starts two receivers, for http and https, of the redirects of p to any host.
 func redirectReceivers(t *testing.T, p *program) (got chan arrived, plain, secure string) {
 	t.Helper()
-	keys := must(p.client().NewJWKS(nil))(t)
+	keys := must(p.client(idverify.WithHTTPClient(tooltest.WithoutDeadlines(p.http))).NewJWKS(nil))(t)
 	got = make(chan arrived, 16)
 	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !r.URL.Query().Has("check_id") { // of the browser itself, whose other hosts are mapped too

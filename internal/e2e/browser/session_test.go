@@ -1,7 +1,6 @@
 package browser
 
 import (
-	"net/url"
 	"strings"
 	"testing"
 
@@ -9,6 +8,8 @@ import (
 	"github.com/chromedp/cdproto/network"
 	cdppage "github.com/chromedp/cdproto/page"
 	"github.com/chromedp/chromedp"
+
+	"github.com/idverify/idverify-go/internal/tooltest"
 )
 
 func TestSession_HidesToken(t *testing.T) {
@@ -118,14 +119,15 @@ func TestSession_SignOut(t *testing.T) {
 // After a restart, the control token is another one.
 func TestSession_ServerRestarts(t *testing.T) {
 	t.Parallel()
-	p, pg := startOpen(t)
+	addr := tooltest.ReservedAddress(t)
+	p := start(t, "-addr", addr)
+	pg := open(t, p)
 	pg.permit("401", "ERR_", "net::")
-	u := must(url.Parse(p.URL))(t)
 
 	p.stop()
 	pg.waitFor(`document.querySelector("#connection").dataset.state === "disconnected"`)
 	pg.screenshot("disconnected")
-	restarted := start(t, "-addr", u.Host)
+	restarted := start(t, "-addr", addr)
 
 	pg.waitFor(`document.querySelector("#view-signin")?.checkVisibility()`)
 	pg.fill("#signin-token", restarted.Token)

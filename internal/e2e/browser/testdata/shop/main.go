@@ -16,6 +16,7 @@ import (
 	"github.com/idverify/idverify-go"
 	"github.com/idverify/idverify-go/checkflow"
 	"github.com/idverify/idverify-go/examples/passwordless/internal/signin"
+	"github.com/idverify/idverify-go/internal/tooltest"
 	"github.com/idverify/idverify-go/signature"
 )
 
@@ -37,7 +38,7 @@ func newHandler(host string) (http.Handler, error) {
 	roots.AppendCertsFromPEM([]byte(os.Getenv("CA")))
 	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}}
 	credentials := idverify.Credentials{ClientID: os.Getenv("CLIENT_ID"), ClientSecret: idverify.NewSecret(os.Getenv("CLIENT_SECRET"))}
-	client, err := idverify.NewClient(os.Getenv("URL"), credentials, idverify.WithHTTPClient(&http.Client{Transport: transport}))
+	client, err := idverify.NewClient(os.Getenv("URL"), credentials, idverify.WithHTTPClient(tooltest.WithoutDeadlines(&http.Client{Transport: transport})))
 	if err != nil {
 		return nil, err
 	}
