@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"log/slog"
 	"math"
 	"net/http"
 	"net/url"
@@ -54,15 +53,9 @@ func newAPI(baseURL string, c CredentialsSource, opts []Option) (*api, error) {
 		observers:  s.observers,
 		maxWait:    s.retry.MaxWait,
 		renewals:   s.renewals,
+		logger:     s.logger,
 		entries:    make(map[string]*tokenEntry),
-		logFailure: func(ctx context.Context, scope string, expiry time.Time, err error) {
-			s.logger.LogAttrs(ctx, slog.LevelWarn, "idverify: token not renewed", slog.String("operation", wire.Token.Name),
-				slog.String("scope", scope), slog.Time("expires", expiry), slog.String("error", err.Error()))
-		},
-		logPause: func(ctx context.Context, scope string, wait time.Duration, err error) {
-			s.logger.LogAttrs(ctx, slog.LevelWarn, "idverify: token requests paused", slog.String("operation", wire.Token.Name),
-				slog.String("scope", scope), slog.Duration("wait", wait), slog.String("error", err.Error()))
-		},
+		logged:     make(map[string]time.Time),
 	}
 	if s.attemptTimeout > 0 && s.attemptTimeout <= tokenTimeout {
 		a.tokens.timeout, a.tokens.timeoutErr = s.attemptTimeout, errAttemptTimeout

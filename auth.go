@@ -38,6 +38,9 @@ const (
 	// maxPrevious is the number of replaced or dropped tokens that are still redacted, and of rejected
 	// tokens that drop recognizes.
 	maxPrevious = 16
+	// failureInterval is the minimum time between records of failed token requests that no pause
+	// follows. Otherwise each operation could cause a record.
+	failureInterval = time.Minute
 )
 
 // tokenCache contains the tokens of one Credentials, one for each set of scopes.
@@ -53,14 +56,12 @@ type tokenCache struct {
 	secrets    func() []string // the texts that must be redacted
 	observers  []observer
 	maxWait    time.Duration // of RetryPolicy
-	// logFailure logs a failed fetch while the current token, which expires at expiry, is still
-	// cached.
-	logFailure func(ctx context.Context, scope string, expiry time.Time, err error)
-	logPause   func(ctx context.Context, scope string, wait time.Duration, err error)
+	logger     *slog.Logger
 	renewals   *renewals.Counter // of the fetches while a current token is cached
 
 	mu       sync.Mutex
 	entries  map[string]*tokenEntry // by scopes; mu also guards the fields of the entries
+	logged   map[string]time.Time   // by scopes: when a failure without a pause was last logged
 	previous []Secret               // the last tokens that were replaced or dropped, oldest first
 	rejected []*oauth2.Token        // the last tokens that the service rejected, oldest first
 
@@ -102,6 +103,7 @@ type tokenFetch struct {
 	retryable  bool
 	pause      time.Duration // after the fetch; 0 means none
 	expiry     time.Time     // of the current token, if it was valid at the start and was not renewed
+	logError   bool          // log err, although neither pause nor expiry is set
 }
 
 // get returns a token that has not expired. During a pause, it returns the error that caused it.
@@ -214,11 +216,20 @@ func (c *tokenCache) report(ctx context.Context, scope string, o *observation, f
 	defer func() { _ = recover() }()
 	defer c.endFetch(o, f)
 	if !f.expiry.IsZero() {
-		c.logFailure(ctx, scope, f.expiry, f.err)
+		c.log(ctx, "idverify: token not renewed", scope, f.err, slog.Time("expires", f.expiry))
 	}
 	if f.pause > 0 {
-		c.logPause(ctx, scope, f.pause, f.err)
+		c.log(ctx, "idverify: token requests paused", scope, f.err, slog.Duration("wait", f.pause))
 	}
+	if f.logError {
+		c.log(ctx, "idverify: token not obtained", scope, f.err)
+	}
+}
+
+// log logs a failed fetch.
+func (c *tokenCache) log(ctx context.Context, message, scope string, err error, more ...slog.Attr) {
+	attrs := []slog.Attr{slog.String("operation", wire.Token.Name), slog.String("scope", scope), slog.String("error", err.Error())}
+	c.logger.LogAttrs(ctx, slog.LevelWarn, message, append(attrs, more...)...)
 }
 
 // finish stores the result of f and wakes the callers.
@@ -250,6 +261,13 @@ func (c *tokenCache) finish(scope string, e *tokenEntry, f *tokenFetch, start ti
 		}
 	default:
 		delete(c.entries, scope)
+	}
+	if f.err != nil && f.pause == 0 && f.expiry.IsZero() {
+		now := time.Now()
+		maps.DeleteFunc(c.logged, func(_ string, at time.Time) bool { return now.Sub(at) >= failureInterval })
+		if _, recently := c.logged[scope]; !recently {
+			c.logged[scope], f.logError = now, true
+		}
 	}
 }
 

@@ -1043,8 +1043,54 @@ func TestWithLogger_FailedTokenRefresh(t *testing.T) {
 		if _, err := c.Token(t.Context(), idverify.ScopeReachability); !errors.Is(err, idverify.ErrUnauthorized) {
 			t.Errorf("error = %v, want ErrUnauthorized after the token has expired", err)
 		}
-		if got := log.String(); got != "" {
-			t.Errorf("log = %s, want nothing: the caller received the error", got)
+		if got := log.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, `msg="idverify: token not obtained"`) {
+			t.Errorf("log =\n%swant 1 record: no token is left", got)
+		}
+	})
+}
+
+// Operations do not pause after the credentials were rejected, so each one causes a token request.
+func TestWithLogger_RejectedCredentials(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		e := new(memoryService)
+		rejecting := false
+		var log tooltest.Buffer
+		c := clientOver(t, roundTripperFunc(func(r *http.Request) (*http.Response, error) {
+			if rejecting && r.URL.Path == tokenPath {
+				return response(http.StatusUnauthorized, []byte(`{"error":"invalid_client","error_description":"wrong secret `+credentials.ClientSecret.Reveal()+`"}`)), nil
+			}
+			return e.RoundTrip(r)
+		}), idverify.WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
+		if _, err := c.PhoneChecks.Get(t.Context(), "a"); err != nil {
+			t.Fatal(err)
+		}
+		e.revoke("token-1")
+		rejecting = true
+		get := func() {
+			for range 20 {
+				if _, err := c.PhoneChecks.Get(t.Context(), "a"); !errors.Is(err, idverify.ErrUnauthorized) {
+					t.Errorf("error = %v, want ErrUnauthorized", err)
+				}
+			}
+		}
+
+		get()
+		_, _ = c.Token(t.Context(), idverify.ScopeReachability)
+		time.Sleep(time.Minute)
+		get()
+		synctest.Wait()
+
+		records := slices.Collect(strings.Lines(log.String()))
+		if len(records) != 3 {
+			t.Fatalf("log =\n%swant a record a minute for one scope, and one for the other", log.String())
+		}
+		for n, scope := range []string{"phone_check", "coverage", "phone_check"} {
+			for _, want := range []string{"level=WARN", `msg="idverify: token not obtained"`, "operation=token.create", "scope=" + scope, "401 invalid_client"} {
+				if !strings.Contains(records[n], want) || strings.Contains(records[n], credentials.ClientSecret.Reveal()) {
+					t.Errorf("record = %s, want it to contain %s and no secret", records[n], want)
+				}
+			}
 		}
 	})
 }
