@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -118,8 +120,8 @@ const readyTimeout = 500 * time.Millisecond
 
 // ReadyHandler returns a handler for a readiness probe. It responds with 204 if the service does
 // not reject the credentials of c and each of checks returns nil. Otherwise it responds with 503,
-// and logs the errors at level warn. Pass, for example, [signature.JWKS.Ready] and
-// [database/sql.DB.PingContext].
+// and logs the errors at level warn, each after "credentials" or the index of its function, such as
+// "checks[0]". Pass, for example, [signature.JWKS.Ready] and [database/sql.DB.PingContext].
 //
 // Parameter scopes contains the scopes of the products that you use. The handler tests them like
 // [Client.CheckCredentials]. Only an error that matches [ErrUnauthorized] or [ErrForbidden] counts,
@@ -137,14 +139,23 @@ func (c *Client) ReadyHandler(scopes []Scope, checks ...func(context.Context) er
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithTimeout(r.Context(), readyTimeout)
 		defer cancel()
-		errs := make([]error, len(checks))
+		failures := make([]string, len(checks))
 		var all sync.WaitGroup
 		for n, check := range checks {
-			all.Go(func() { errs[n] = runCheck(ctx, check) })
+			name := fmt.Sprintf("checks[%d]", n-1)
+			if n == 0 {
+				name = "credentials"
+			}
+			all.Go(func() {
+				if err := runCheck(ctx, check); err != nil {
+					failures[n] = name + ": " + redact.ErrorText(err)
+				}
+			})
 		}
 		all.Wait()
-		if err := errors.Join(errs...); err != nil {
-			c.api.logger.LogAttrs(r.Context(), slog.LevelWarn, "idverify: not ready", slog.String("error", redact.ErrorText(err)))
+		failures = slices.DeleteFunc(failures, func(s string) bool { return s == "" })
+		if len(failures) > 0 {
+			c.api.logger.LogAttrs(r.Context(), slog.LevelWarn, "idverify: not ready", slog.String("error", strings.Join(failures, "; ")))
 			http.Error(w, "not ready", http.StatusServiceUnavailable)
 			return
 		}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/cookiejar"
 	"net/http/httptest"
@@ -518,6 +519,7 @@ func TestClient_NewJWKSInheritsLogger(t *testing.T) {
 		client := s.client(t, idverify.WithHTTPClient(&http.Client{Transport: s.transport}), idverify.WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
 
 		err := must(client.NewJWKS(nil))(t).Refresh(t.Context())
+		synctest.Wait() // until the fetch is logged
 
 		if !errors.Is(err, signature.ErrKeySource) || !strings.Contains(log.String(), `msg="signature: key set not fetched"`) {
 			t.Errorf("error = %v, log = %q; want a record of the failed fetch", err, log.String())
@@ -551,6 +553,7 @@ func TestClient_NewJWKSOptions(t *testing.T) {
 		now = now.Add(time.Second)
 		s.down = true
 		second := keys.Refresh(t.Context())
+		synctest.Wait() // until the fetch is logged
 		_, invalid := client.NewJWKS(&signature.JWKSOptions{MaxAge: -1})
 		empty := new(signature.JWKSOptions)
 		must(client.NewJWKS(empty))(t)
@@ -582,21 +585,23 @@ func TestClient_ReadyHandler(t *testing.T) {
 		jwks  *sandboxfake.Fault // of each request for the key set
 		age   time.Duration      // of the key set; 0 if it was not fetched
 		check func(context.Context) error
+		fails string        // what the log names
 		log   string        // "" if the process is ready
 		took  time.Duration // the time until the response
 	}{
 		{name: "ready"},
 		{name: "token endpoint down", token: &down},
 		{name: "token endpoint hangs", token: &hangs, took: 500 * time.Millisecond},
-		{name: "credentials rejected", token: &sandboxfake.Fault{Status: 401, Code: "invalid_client"}, log: "invalid_client"},
-		{name: "scope rejected", token: &sandboxfake.Fault{Status: 400, Code: "invalid_scope"}, log: "invalid_scope"},
-		{name: "no key set", jwks: &down, log: "signature: key lookup: verification unavailable"},
-		{name: "no key set yet", jwks: &hangs, log: "signature: key lookup", took: 500 * time.Millisecond},
+		{name: "credentials rejected", token: &sandboxfake.Fault{Status: 401, Code: "invalid_client"}, fails: "credentials", log: "invalid_client"},
+		{name: "scope rejected", token: &sandboxfake.Fault{Status: 400, Code: "invalid_scope"}, fails: "credentials", log: "invalid_scope"},
+		{name: "no key set", jwks: &down, fails: "checks[0]", log: "signature: key lookup: verification unavailable"},
+		{name: "no key set yet", jwks: &hangs, fails: "checks[0]", log: "signature: key lookup", took: 500 * time.Millisecond},
 		{name: "old key set", jwks: &hangs, age: 23 * time.Hour},
-		{name: "key set too old", jwks: &down, age: 25 * time.Hour, log: "signature: key lookup"},
-		{name: "check fails", check: func(context.Context) error { return errors.New("no room for 447700900012") }, log: "no room for"},
-		{name: "check panics", check: func(context.Context) error { panic(http.ErrAbortHandler) }, log: "panic in"},
-		{name: "check waits", check: func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }, log: "deadline exceeded", took: 500 * time.Millisecond},
+		{name: "key set too old", jwks: &down, age: 25 * time.Hour, fails: "checks[0]", log: "signature: key lookup"},
+		{name: "check fails", fails: "checks[1]", check: func(context.Context) error { return errors.New("no room for 447700900012") }, log: "no room for"},
+		{name: "check cannot connect", fails: "checks[1]", check: func(context.Context) error { return &net.OpError{Op: "dial", Err: errors.New("connection refused")} }, log: "dial: connection refused"},
+		{name: "check panics", fails: "checks[1]", check: func(context.Context) error { panic(http.ErrAbortHandler) }, log: "panic in"},
+		{name: "check waits", fails: "checks[1]", check: func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }, log: "deadline exceeded", took: 500 * time.Millisecond},
 		{name: "outage of everything but the check", token: &hangs, jwks: &hangs, age: 23 * time.Hour, check: context.Context.Err, took: 500 * time.Millisecond},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -635,8 +640,8 @@ func TestClient_ReadyHandler(t *testing.T) {
 				if w.Code != http.StatusServiceUnavailable || w.Body.String() != "not ready\n" {
 					t.Errorf("response %d %q, want 503 without details", w.Code, w.Body)
 				}
-				if !strings.Contains(log.String(), `level=WARN msg="idverify: not ready"`) || !strings.Contains(log.String(), tt.log) || strings.Contains(log.String(), "447700900012") {
-					t.Errorf("log = %s, want the reason %q, without the number", log.String(), tt.log)
+				if !strings.Contains(log.String(), `level=WARN msg="idverify: not ready" error="`+tt.fails+": ") || !strings.Contains(log.String(), tt.log) || strings.Contains(log.String(), "447700900012") {
+					t.Errorf("log = %s, want the reason %q of %s, without the number", log.String(), tt.log, tt.fails)
 				}
 			})
 		})
