@@ -281,11 +281,11 @@ func (b *binder) create(ctx context.Context, f Flow, p idverify.PhoneCheckParams
 	if err := withTimeout(ctx, storeTimeout, b.Store.Available); err != nil {
 		return nil, 0, fmt.Errorf("no check was created: %w", err)
 	}
-	var check *idverify.PhoneCheck
-	err := withTimeout(ctx, serviceTimeout, func(ctx context.Context) (err error) {
-		check, err = b.Create(ctx, b.client, p)
-		return err
-	})
+	// A check that Create returns after the deadline is used, too: it exists and was charged. Create
+	// may have stored it after the service had responded.
+	createCtx, cancel := context.WithTimeout(ctx, serviceTimeout)
+	defer cancel()
+	check, err := b.Create(createCtx, b.client, p)
 	switch {
 	case err != nil:
 		return nil, 0, err
@@ -326,10 +326,14 @@ func (b *binder) claim(ctx context.Context, message string, p ExchangeParams, en
 	if err != nil {
 		f, reason = Flow{}, ReasonUnavailable
 	}
+	var more []slog.Attr
+	if b.kind == "web" {
+		more = append(more, slog.Bool("cookie_sent", p.Token != ""))
+	}
 	switch reason {
 	case "":
 	case ReasonOtherSession, ReasonRepeated, ReasonRevoked:
-		b.log(ctx, message, p.CheckID, reason, nil)
+		b.log(ctx, message, p.CheckID, reason, nil, more...)
 	default: // the ID may be any text of a request, which does not belong in the log
 		b.log(ctx, message, "", reason, err)
 	}
@@ -419,12 +423,13 @@ func redacted(err error) error {
 
 // log logs a return or an exchange without a verdict. The checkID is empty unless the store has the
 // check.
-func (b *binder) log(ctx context.Context, message, checkID string, reason Reason, err error) {
+func (b *binder) log(ctx context.Context, message, checkID string, reason Reason, err error, more ...slog.Attr) {
 	level := slog.LevelWarn
 	attrs := []slog.Attr{slog.String("reason", string(reason))}
 	if checkID != "" {
 		attrs = append(attrs, slog.String("check_id", checkID))
 	}
+	attrs = append(attrs, more...)
 	if err != nil {
 		attrs = append(attrs, slog.String("error", redacted(err).Error()))
 	}

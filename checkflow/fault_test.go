@@ -289,6 +289,26 @@ func TestWeb_CreateFails(t *testing.T) {
 	}
 }
 
+// TestWeb_CreateLate returns the created check after the deadline, for example because the database
+// of Config.Create is slow. The check was charged, and the person can still complete it.
+func TestWeb_CreateLate(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newSiteOf(t, sandboxfake.New(t, sandboxfake.WithInMemory()), func(c *checkflow.Config) {
+			c.Create = func(ctx context.Context, client *idverify.Client, p idverify.PhoneCheckParams) (*idverify.PhoneCheck, error) {
+				check, err := client.PhoneChecks.Create(ctx, p)
+				time.Sleep(15 * time.Second)
+				return check, err
+			}
+		})
+		b := s.browser()
+
+		b.open(b.start(victims))
+
+		b.wantUser(t, "the person", victims)
+	})
+}
+
 // TestWeb_UnusableCheck returns checks from Config.Create that a flow cannot be bound to.
 func TestWeb_UnusableCheck(t *testing.T) {
 	t.Parallel()

@@ -303,6 +303,24 @@ func TestWeb_Log(t *testing.T) {
 	}
 }
 
+// TestWeb_LogsMissingCookie checks that the log distinguishes a browser without a cookie from the
+// browser of another session.
+func TestWeb_LogsMissingCookie(t *testing.T) {
+	t.Parallel()
+	for cookie, want := range map[string]string{"": "cookie_sent=false", "another": "cookie_sent=true"} {
+		s := newSite(t)
+		b := s.browser()
+		redirect := b.redirectOf(b.start(victims))
+		b.setCookie(cookie)
+
+		b.open(redirect).wantReason(t, checkflow.ReasonOtherSession)
+
+		if log := s.log.String(); strings.Count(log, "\n") != 1 || !strings.Contains(log, want) {
+			t.Errorf("cookie %q: log = %q, want one record with %s", cookie, log, want)
+		}
+	}
+}
+
 // TestWeb_RequestIDs checks that errors and records contain the request IDs of the service, even if
 // digits in them look like a phone number.
 func TestWeb_RequestIDs(t *testing.T) {
