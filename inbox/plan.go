@@ -6,6 +6,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"github.com/idverify/idverify-go"
@@ -66,10 +67,10 @@ func (i *Inbox) insert(ctx context.Context, q querier, product idverify.Product,
 //
 // If the error matches [idverify.ErrOutcomeUnknown], the check may exist and may have been charged,
 // or the database failed after the check was created. Do not create another: Reconcile finds the
-// check, and its result is stored. After any other error of Create, such as
-// [idverify.ErrPhoneFormat] or [idverify.ErrSandbox], the entry is deleted. After an error of the
-// database there is no check, and the entry may end with [StatusLost]. After every error, another
-// attempt needs another Plan with another reference.
+// check, and its result is stored. [Options].Logger receives its reference. After any other error of
+// Create, such as [idverify.ErrPhoneFormat] or [idverify.ErrSandbox], the entry is deleted. After an
+// error of the database there is no check, and the entry may end with [StatusLost]. After every
+// error, another attempt needs another Plan with another reference.
 func (i *Inbox) CreatePhoneCheck(ctx context.Context, client *idverify.Client, p idverify.PhoneCheckParams) (*idverify.PhoneCheck, error) {
 	return create(ctx, i, idverify.ProductPhoneCheck, &p.ReferenceID, func() (*idverify.PhoneCheck, error) {
 		return client.PhoneChecks.Create(ctx, p)
@@ -104,8 +105,12 @@ func (i *Inbox) CreateSIMCheck(ctx context.Context, client *idverify.Client, p i
 
 // create marks a planned entry, creates its check with send and stores the check with store. If
 // *reference is empty, create sets it and plans the entry.
-func create[C any](ctx context.Context, i *Inbox, product idverify.Product, reference *string, send func() (*C, error), store func(context.Context, *C) error) (*C, error) {
-	var err error
+func create[C any](ctx context.Context, i *Inbox, product idverify.Product, reference *string, send func() (*C, error), store func(context.Context, *C) error) (check *C, err error) {
+	defer func() {
+		if errors.Is(err, idverify.ErrOutcomeUnknown) { // the error has no reference
+			i.log(ctx, slog.LevelWarn, "inbox: outcome of the create unknown", err, slog.String("reference", *reference))
+		}
+	}()
 	if *reference == "" {
 		*reference = rand.Text()
 		err = i.run(ctx, func(q querier) error {
@@ -117,7 +122,7 @@ func create[C any](ctx context.Context, i *Inbox, product idverify.Product, refe
 	if err != nil {
 		return nil, fmt.Errorf("inbox: create %s: %w", product, err)
 	}
-	check, err := send()
+	check, err = send()
 	if errors.Is(err, idverify.ErrOutcomeUnknown) {
 		return nil, err
 	}

@@ -402,6 +402,9 @@ func TestInbox_CreateWithoutReference(t *testing.T) {
 			b.service.Inject(sandboxfake.Match{Operation: string(product) + ".create"}, sandboxfake.Fault{Drop: true})
 			_, err = create(t.Context(), b.inbox, b.client, matching, "")
 			lost := texts(t, b.db, "SELECT reference FROM idverify_checks WHERE check_id IS NULL")
+			if log := b.logged(); len(lost) == 1 && !strings.Contains(log, `level=WARN msg="inbox: outcome of the create unknown" reference=`+lost[0]+" error=") {
+				t.Errorf("%s: log = %s, want the reference %s, which only the database has", product, log, lost[0])
+			}
 			if len(lost) != 1 || !errors.Is(b.inbox.Discard(t.Context(), lost[0]), inbox.ErrConflict) {
 				t.Errorf("%s: entries without a check = %q, want one that Discard keeps: the check may exist", product, lost)
 			}

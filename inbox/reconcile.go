@@ -23,8 +23,9 @@ const (
 	defaultTTL      = 2 * time.Minute  // of a check whose TTL is not known
 	maxTTL          = 24 * time.Hour   // a longer TTL is not plausible
 
-	lease    = time.Minute     // another process may read the check after this time
-	interval = 5 * time.Minute // between reads of a check that is still in progress
+	lease    = time.Minute      // another process may read the check after this time
+	readTime = 25 * time.Second // of a read: the lease also covers queryTimeout, to store its result
+	interval = 5 * time.Minute  // between reads of a check that is still in progress
 
 	maxReadPause = 10 * time.Minute // between failed reads of a check
 	maxClockSkew = 10 * time.Minute // between the service, which dates checks, and this backend
@@ -240,6 +241,8 @@ type foundCheck struct {
 
 // find reads the check of an entry. It returns nil if the service does not find it.
 func find(ctx context.Context, client *idverify.Client, e *Entry) (*foundCheck, error) {
+	ctx, cancel := context.WithTimeout(ctx, readTime)
+	defer cancel()
 	switch e.Product {
 	case idverify.ProductPhoneCheck:
 		s := client.PhoneChecks

@@ -15,6 +15,7 @@ import (
 
 	"github.com/idverify/idverify-go"
 	"github.com/idverify/idverify-go/inbox"
+	"github.com/idverify/idverify-go/internal/synctest"
 	"github.com/idverify/idverify-go/sandboxfake"
 )
 
@@ -367,6 +368,35 @@ func TestInbox_ReconcileOutage(t *testing.T) {
 			})
 		}
 	}
+}
+
+// A service that hangs must not hold an entry for longer than its lease of a minute: another process
+// would read it, too.
+func TestInbox_ReconcileHangingService(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBackend(t, databases[0], nil)
+		service := b.service.HTTPClient().Transport
+		b.client = b.service.Client(idverify.WithHTTPClient(&http.Client{Transport: roundTripperFunc(func(r *http.Request) (*http.Response, error) {
+			if r.Method == http.MethodGet {
+				<-r.Context().Done()
+				return nil, r.Context().Err()
+			}
+			return service.RoundTrip(r)
+		})}))
+		b.plan(t, idverify.ProductPhoneCheck, "without ID")
+		b.planned(t, "with ID", "check")
+		b.advance(t, time.Hour)
+		start := time.Now()
+
+		err := b.inbox.Reconcile(t.Context(), b.client)
+
+		if took := time.Since(start); !errors.Is(err, context.DeadlineExceeded) || took != 2*25*time.Second {
+			t.Errorf("error = %v after %s, want DeadlineExceeded after 25 s for each of two checks", err, took)
+		}
+		b.service.Close()
+		b.db.Close()
+	})
 }
 
 func TestInbox_ReconcileRateLimited(t *testing.T) {
