@@ -264,6 +264,15 @@ func (s *keyServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprint(w, keySet(keys...))
 }
 
+// inMemory returns a client whose requests need no sockets, which synctest bubbles require.
+func (s *keyServer) inMemory() *http.Client {
+	return &http.Client{Transport: roundTrip(func(r *http.Request) (*http.Response, error) {
+		w := httptest.NewRecorder()
+		s.ServeHTTP(w, r)
+		return w.Result(), nil
+	})}
+}
+
 func (s *keyServer) publish(keys ...string) { s.mu.Lock(); defer s.mu.Unlock(); s.keys = keys }
 
 func (s *keyServer) respond(h http.HandlerFunc) { s.mu.Lock(); defer s.mu.Unlock(); s.handler = h }

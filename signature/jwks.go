@@ -117,6 +117,10 @@ type fetch struct {
 	err     error
 	ignored ignoredKeys
 	fault   bool // the caller's HTTP client or clock panicked or called runtime.Goexit
+
+	// For the log, if err is set:
+	failures  int  // consecutive failed fetches
+	oldUsable bool // the last valid set can be used
 }
 
 // NewJWKS returns a key source for the key set at keySetURL. It does not fetch the set yet. The URL
@@ -406,8 +410,8 @@ func (j *JWKS) Age() (age time.Duration, fetched bool) {
 // logger panics or calls runtime.Goexit.
 func (j *JWKS) run(ctx context.Context, f *fetch) {
 	f.ended, f.err, f.fault = f.begun, newError(ErrKeySource, "get key set: HTTP client or clock called runtime.Goexit"), true
+	defer j.logResult(ctx, f) // callers do not wait for it
 	defer j.publish(f)
-	defer j.logResult(ctx, f)
 	defer func() {
 		if p := recover(); p != nil {
 			f.err, f.fault = newError(ErrKeySource, "get key set: HTTP client or clock panicked in "+redact.PanicSite()+": "+redact.PanicText(p)), true
@@ -433,6 +437,8 @@ func (j *JWKS) publish(f *fetch) {
 			j.retryPause = pause{} // not a failure of the service, so the next call may fetch at once
 		}
 		j.failures++
+		set := j.current.Load()
+		f.failures, f.oldUsable = j.failures, set != nil && set.usable(f.ended, j.maxStale)
 	}
 	j.fetch = nil
 	close(f.done)
@@ -450,13 +456,9 @@ func (j *JWKS) logResult(ctx context.Context, f *fetch) {
 		}
 		return
 	}
-	j.mu.Lock()
-	failures := j.failures + 1
-	j.mu.Unlock()
-	set := j.current.Load()
 	j.logger.LogAttrs(ctx, slog.LevelError, "signature: key set not fetched",
-		slog.Int("failures", failures),
-		slog.Bool("old_set_usable", set != nil && set.usable(f.ended, j.maxStale)),
+		slog.Int("failures", f.failures),
+		slog.Bool("old_set_usable", f.oldUsable),
 		slog.String("error", withOperation("key.lookup", f.err).Error()))
 }
 

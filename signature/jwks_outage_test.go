@@ -46,34 +46,77 @@ func TestJWKS_UsesOldKeysInOutage(t *testing.T) {
 // TestJWKS_SecondOutageResetsPauses checks that the pauses of a second outage start at 1 s.
 func TestJWKS_SecondOutageResetsPauses(t *testing.T) {
 	t.Parallel()
-	log := new(logRecorder)
 	s := newKeyServer(t, jwk("a", "service-1"))
-	j := s.jwks(t, signature.JWKSOptions{Logger: slog.New(log)})
-	for _, pause := range []time.Duration{time.Second, 2 * time.Second, 4 * time.Second} {
+	synctest.Test(t, func(t *testing.T) {
+		log := new(logRecorder)
+		j := s.jwks(t, signature.JWKSOptions{Logger: slog.New(log), HTTPClient: s.inMemory()})
+		for _, pause := range []time.Duration{time.Second, 2 * time.Second, 4 * time.Second} {
+			s.respond(respondWith(503, "", ""))
+			s.wantError(t, j, "a", signature.ErrKeySource)
+			synctest.Wait() // until the fetch is logged
+			s.advance(pause)
+		}
+		s.respond(nil)
+		s.want(t, j, "a", "service-1")
+		s.advance(25 * time.Hour)
 		s.respond(respondWith(503, "", ""))
+
 		s.wantError(t, j, "a", signature.ErrKeySource)
-		s.advance(pause)
-	}
-	s.respond(nil)
-	s.want(t, j, "a", "service-1")
-	s.advance(25 * time.Hour)
-	s.respond(respondWith(503, "", ""))
+		synctest.Wait()
+		failed := s.fetches()
+		s.advance(time.Second)
+		s.wantError(t, j, "a", signature.ErrKeySource)
+		synctest.Wait()
 
-	s.wantError(t, j, "a", signature.ErrKeySource)
-	failed := s.fetches()
-	s.advance(time.Second)
-	s.wantError(t, j, "a", signature.ErrKeySource)
+		if s.fetches() != failed+1 {
+			t.Errorf("%d fetches 1 s after the first failure, want one more than %d", s.fetches(), failed)
+		}
+		var failures []any
+		for _, r := range log.at(slog.LevelError) {
+			failures = append(failures, r.Attrs["failures"])
+		}
+		if got := fmt.Sprint(failures); got != "[1 2 3 1 2]" {
+			t.Errorf("logged failures = %s, want [1 2 3 1 2]", got)
+		}
+	})
+}
 
-	if s.fetches() != failed+1 {
-		t.Errorf("%d fetches 1 s after the first failure, want one more than %d", s.fetches(), failed)
-	}
-	var failures []any
-	for _, r := range log.at(slog.LevelError) {
-		failures = append(failures, r.Attrs["failures"])
-	}
-	if got := fmt.Sprint(failures); got != "[1 2 3 1 2]" {
-		t.Errorf("logged failures = %s, want [1 2 3 1 2]", got)
-	}
+// TestJWKS_SlowLogger checks that a logger that blocks delays neither the callers that wait for a
+// fetch nor the next fetch.
+func TestJWKS_SlowLogger(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		down, blocked := true, make(chan struct{})
+		transport := roundTrip(func(*http.Request) (*http.Response, error) {
+			if down {
+				return nil, errors.New("connection refused")
+			}
+			w := httptest.NewRecorder()
+			fmt.Fprint(w, keySet(jwk("a", "service-1")))
+			return w.Result(), nil
+		})
+		records := 0
+		j := jwksOver(t, transport, signature.JWKSOptions{Now: time.Now, Logger: slog.New(faultyHandler{slog.DiscardHandler, func() {
+			<-blocked
+			records++
+		}})})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+
+		_, failed := j.PublicKey(ctx, "a")
+		time.Sleep(time.Second) // the pause after the failed fetch
+		down = false
+		_, err := j.PublicKey(ctx, "a")
+
+		if !errors.Is(failed, signature.ErrKeySource) || errors.Is(failed, context.DeadlineExceeded) || err != nil {
+			t.Errorf("errors = %v, then %v; want that of the fetch, then none", failed, err)
+		}
+		close(blocked)
+		synctest.Wait()
+		if records != 1 {
+			t.Errorf("%d records, want 1", records)
+		}
+	})
 }
 
 // TestJWKS_ErrorTexts checks that the error contains the cause, and no host name or address.

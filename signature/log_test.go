@@ -15,6 +15,7 @@ import (
 	"testing/iotest"
 	"time"
 
+	"github.com/idverify/idverify-go/internal/synctest"
 	"github.com/idverify/idverify-go/signature"
 )
 
@@ -91,36 +92,39 @@ func TestVerifier_ForgedMessagesLogWarnings(t *testing.T) {
 		for _, kind := range messageKinds {
 			t.Run(tt.name+"/"+kind.name, func(t *testing.T) {
 				t.Parallel()
-				fetches, messages := new(logRecorder), new(logRecorder)
 				s := newKeyServer(t, jwk(keyID, "service-1"))
-				opts := tt.opts
-				opts.Logger = slog.New(fetches)
-				keys := s.jwks(t, opts)
-				v := verifierFor(t, keys, signature.VerifierOptions{Logger: slog.New(messages)}, host)
-				responses := make(map[int]int)
-				if tt.prepare != nil {
-					tt.prepare(t, s, keys)
-				}
+				synctest.Test(t, func(t *testing.T) {
+					fetches, messages := new(logRecorder), new(logRecorder)
+					opts := tt.opts
+					opts.Logger, opts.HTTPClient = slog.New(fetches), s.inMemory()
+					keys := s.jwks(t, opts)
+					v := verifierFor(t, keys, signature.VerifierOptions{Logger: slog.New(messages)}, host)
+					responses := make(map[int]int)
+					if tt.prepare != nil {
+						tt.prepare(t, s, keys)
+					}
 
-				for i := range forged {
-					w := kind.make()
-					keyNamed(fmt.Sprint("invented-", i), "unpublished")(w)
-					w.Sign()
-					response := httptest.NewRecorder()
-					handlerOf(v, kind, http.NotFoundHandler()).ServeHTTP(response, request(t, w))
-					responses[response.Code]++
-				}
+					for i := range forged {
+						w := kind.make()
+						keyNamed(fmt.Sprint("invented-", i), "unpublished")(w)
+						w.Sign()
+						response := httptest.NewRecorder()
+						handlerOf(v, kind, http.NotFoundHandler()).ServeHTTP(response, request(t, w))
+						responses[response.Code]++
+					}
+					synctest.Wait() // until the fetches are logged
 
-				if records := messages.at(slog.LevelError); len(records) > 0 {
-					t.Errorf("%d forged messages caused %d records at level error, want none: anyone could trigger the alert\n%v", forged, len(records), records[0])
-				}
-				if records := messages.at(slog.LevelWarn); len(records) != forged {
-					t.Errorf("%d records at level warn, want %d", len(records), forged)
-				}
-				if records := fetches.at(slog.LevelError); len(records) != tt.failures {
-					t.Errorf("%d records of failed fetches, want %d", len(records), tt.failures)
-				}
-				wantEqual(t, tt.responses, responses, "responses")
+					if records := messages.at(slog.LevelError); len(records) > 0 {
+						t.Errorf("%d forged messages caused %d records at level error, want none: anyone could trigger the alert\n%v", forged, len(records), records[0])
+					}
+					if records := messages.at(slog.LevelWarn); len(records) != forged {
+						t.Errorf("%d records at level warn, want %d", len(records), forged)
+					}
+					if records := fetches.at(slog.LevelError); len(records) != tt.failures {
+						t.Errorf("%d records of failed fetches, want %d", len(records), tt.failures)
+					}
+					wantEqual(t, tt.responses, responses, "responses")
+				})
 			})
 		}
 	}
@@ -301,24 +305,27 @@ func TestJWKS_LogsIgnoredKeys(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			log := new(logRecorder)
 			s := newKeyServer(t, append(tt.keys, jwk("a", "service-1"))...)
-			j := s.jwks(t, signature.JWKSOptions{Logger: slog.New(log)})
+			synctest.Test(t, func(t *testing.T) {
+				log := new(logRecorder)
+				j := s.jwks(t, signature.JWKSOptions{Logger: slog.New(log), HTTPClient: s.inMemory()})
 
-			for range 3 {
-				s.want(t, j, "a", "service-1")
-			}
-
-			var got string
-			if len(log.records) > 0 {
-				got = fmt.Sprint(log.records[0].Attrs)
-				if r := log.records[0]; r.Level != slog.LevelError || r.Message != "signature: keys of the key set ignored" {
-					t.Errorf("record = %v, want ignored keys at level error", r)
+				for range 3 {
+					s.want(t, j, "a", "service-1")
 				}
-			}
-			if len(log.records) > 1 || got != tt.want {
-				t.Errorf("records = %v, want one with %q", log.records, tt.want)
-			}
+				synctest.Wait() // until the fetch is logged
+
+				var got string
+				if len(log.records) > 0 {
+					got = fmt.Sprint(log.records[0].Attrs)
+					if r := log.records[0]; r.Level != slog.LevelError || r.Message != "signature: keys of the key set ignored" {
+						t.Errorf("record = %v, want ignored keys at level error", r)
+					}
+				}
+				if len(log.records) > 1 || got != tt.want {
+					t.Errorf("records = %v, want one with %q", log.records, tt.want)
+				}
+			})
 		})
 	}
 }
@@ -326,27 +333,32 @@ func TestJWKS_LogsIgnoredKeys(t *testing.T) {
 // TestJWKS_LogsEachFailedFetchOnce makes many lookups during an outage.
 func TestJWKS_LogsEachFailedFetchOnce(t *testing.T) {
 	t.Parallel()
-	log := new(logRecorder)
 	s := newKeyServer(t, jwk("a", "service-1"))
-	j := s.jwks(t, signature.JWKSOptions{Logger: slog.New(log), MaxStale: 10 * time.Minute})
-	s.want(t, j, "a", "service-1")
-	if len(log.records) > 0 {
-		t.Fatalf("records of a successful fetch: %v, want none", log.records)
-	}
-	s.respond(respondWith(503, "", ""))
-	s.advance(10 * time.Minute)
+	synctest.Test(t, func(t *testing.T) {
+		log := new(logRecorder)
+		j := s.jwks(t, signature.JWKSOptions{Logger: slog.New(log), HTTPClient: s.inMemory(), MaxStale: 10 * time.Minute})
+		s.want(t, j, "a", "service-1")
+		synctest.Wait()
+		if len(log.records) > 0 {
+			t.Fatalf("records of a successful fetch: %v, want none", log.records)
+		}
+		s.respond(respondWith(503, "", ""))
+		s.advance(10 * time.Minute)
 
-	for range 100 {
-		s.wantError(t, j, "invented", signature.ErrKeySource)
-	}
-	s.advance(time.Second)
-	for range 100 {
-		s.wantError(t, j, "invented", signature.ErrKeySource)
-	}
+		for range 100 {
+			s.wantError(t, j, "invented", signature.ErrKeySource)
+		}
+		synctest.Wait() // until the fetch is logged
+		s.advance(time.Second)
+		for range 100 {
+			s.wantError(t, j, "invented", signature.ErrKeySource)
+		}
+		synctest.Wait()
 
-	failed := func(failures int64, usable bool) logRecord {
-		return logRecord{slog.LevelError, "signature: key set not fetched", map[string]any{
-			"failures": failures, "old_set_usable": usable, "error": "signature: key lookup: verification unavailable: get key set: 503 Service Unavailable"}}
-	}
-	wantEqual(t, []logRecord{failed(1, true), failed(2, false)}, log.records, "records")
+		failed := func(failures int64, usable bool) logRecord {
+			return logRecord{slog.LevelError, "signature: key set not fetched", map[string]any{
+				"failures": failures, "old_set_usable": usable, "error": "signature: key lookup: verification unavailable: get key set: 503 Service Unavailable"}}
+		}
+		wantEqual(t, []logRecord{failed(1, true), failed(2, false)}, log.records, "records")
+	})
 }
