@@ -8,12 +8,19 @@ import (
 )
 
 // appSignIn starts a check for an app, which opens the Check URL and sends the code to appSession.
+// The app sends both requests over mobile data. With PhoneIP, a check that an attacker started has
+// no code for a page in the victim's browser that opens the Check URL.
 func (s *shop) appSignIn(w http.ResponseWriter, r *http.Request) {
 	number, ok := phoneNumber(w, r)
 	if !ok {
 		return
 	}
-	check, err := s.app.Start(r, "", checkflow.StartParams{Check: idverify.PhoneCheckParams{PhoneNumber: number, CallbackURL: s.url("/callbacks")}})
+	addr, err := clientAddr(r)
+	if err != nil {
+		s.unavailable(w, r, "check not created", err)
+		return
+	}
+	check, err := s.app.Start(r, "", checkflow.StartParams{Check: idverify.PhoneCheckParams{PhoneNumber: number, PhoneIP: addr, CallbackURL: s.url("/callbacks")}})
 	if err != nil {
 		s.notCreated(w, r, err)
 		return

@@ -48,22 +48,24 @@ func TestShop_App(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	for _, row := range []struct {
-		number, error   string
-		status, session int
+		number, deviceIP, error string
+		status, session         int
 	}{
-		{"447700900012", "", http.StatusCreated, http.StatusOK},
-		{"447700900013", "no_match", http.StatusForbidden, http.StatusUnauthorized},
-		{"447700900099", "code_rejected", http.StatusForbidden, http.StatusUnauthorized}, // the phone gets no code
+		{"447700900012", "127.0.0.1", "", http.StatusCreated, http.StatusOK},
+		{"447700900012", "192.0.2.10", "code_rejected", http.StatusForbidden, http.StatusUnauthorized}, // another phone opens the Check URL
+		{"447700900013", "127.0.0.1", "no_match", http.StatusForbidden, http.StatusUnauthorized},
+		{"447700900099", "127.0.0.1", "code_rejected", http.StatusForbidden, http.StatusUnauthorized}, // the phone gets no code
 	} {
+		s.deviceIP = row.deviceIP
 		p := s.startApp(t, row.number)
 
 		got := p.exchange(p.open(p.checkURL))
 
 		if got.status != row.status || got.text("error") != row.error {
-			t.Errorf("%s: response = %d %v, want %d %s", row.number, got.status, got.body, row.status, row.error)
+			t.Errorf("%s from %s: response = %d %v, want %d %s", row.number, row.deviceIP, got.status, got.body, row.status, row.error)
 		}
 		if session := p.get("/session"); session.status != row.session {
-			t.Errorf("%s: session = %d, want %d", row.number, session.status, row.session)
+			t.Errorf("%s from %s: session = %d, want %d", row.number, row.deviceIP, session.status, row.session)
 		}
 	}
 }

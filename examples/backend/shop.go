@@ -105,6 +105,8 @@ func (s *shop) notCreated(w http.ResponseWriter, r *http.Request, err error) {
 		respond(w, http.StatusUnprocessableEntity, map[string]string{"error": "invalid_phone_number"})
 	case errors.Is(err, idverify.ErrNetworkNotSupported):
 		respond(w, http.StatusUnprocessableEntity, map[string]string{"error": "unsupported_network"}) // send a text message instead
+	case errors.Is(err, idverify.ErrIPMismatch):
+		respond(w, http.StatusUnprocessableEntity, map[string]string{"error": "ip_mismatch"}) // use mobile data, or send a text message
 	default:
 		s.unavailable(w, r, "check not created", err)
 	}

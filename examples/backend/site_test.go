@@ -64,7 +64,7 @@ func newSite(t *testing.T, change ...func(*site)) *site {
 // prepareSite returns a site whose shop does not run yet.
 func prepareSite(t *testing.T) *site {
 	t.Helper()
-	s := &site{service: sandboxfake.New(t), deviceIP: "192.0.2.10", stop: func() {}}
+	s := &site{service: sandboxfake.New(t, sandboxfake.WithPhoneIPCheck()), deviceIP: "127.0.0.1", stop: func() {}}
 	dir := t.TempDir()
 	s.env = map[string]string{
 		"LISTEN":                    "127.0.0.1:0",

@@ -22,7 +22,7 @@ func (s *Stack) startService(o Options) error {
 	}
 	// The replicas compare the dates of signatures with the system clock.
 	s.Service, err = sandboxfake.Start(sandboxfake.WithFreshKeys(), sandboxfake.WithSystemDates(), sandboxfake.WithControl(sandboxfake.ControlOptions{}),
-		sandboxfake.WithReceiverCA(certificate), sandboxfake.WithJournalLimit(o.JournalLimit))
+		sandboxfake.WithReceiverCA(certificate), sandboxfake.WithPhoneIPCheck(), sandboxfake.WithJournalLimit(o.JournalLimit))
 	if err != nil {
 		return err
 	}
