@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
@@ -113,7 +112,7 @@ func TestRun_InvalidConfiguration(t *testing.T) {
 func TestRun_WrongCredentials(t *testing.T) {
 	t.Parallel()
 	s := prepareSite(t)
-	writeFile(t, s.env["IDVERIFY_CREDENTIALS_FILE"], `{"client_id": "x", "client_secret": "y"}`)
+	s.setCredentials(t, idverify.Credentials{ClientID: "x", ClientSecret: idverify.NewSecret("y")})
 
 	err := run(t.Context(), func(name string) string { return s.env[name] }, io.Discard, slog.New(slog.DiscardHandler))
 
@@ -125,15 +124,26 @@ func TestRun_WrongCredentials(t *testing.T) {
 func TestRun_RotatesCredentials(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
-	console := s.service.Console()
-	projects := must(console.Projects.List(t.Context(), idverify.ListOptions{}))(t)
-	issued := must(console.ProjectCredentials.Rotate(t.Context(), projects.Items[0].ProjectID, s.service.Credentials().ClientID))(t)
-	writeFile(t, s.env["IDVERIFY_CREDENTIALS_FILE"], fmt.Sprintf(`{"client_id": %q, "client_secret": %q}`, issued.ClientID, issued.ClientSecret.Reveal()))
+	issued := must(s.service.Console().ProjectCredentials.Rotate(t.Context(), s.project.ProjectID, s.project.Credentials.ClientID))(t)
+	s.setCredentials(t, issued.Credentials)
 
 	got := s.browser(t).post("/signups", `{"phone_number": "447700900012"}`)
 
 	if got.status != http.StatusCreated {
 		t.Errorf("status = %d, want 201", got.status)
+	}
+}
+
+// In a sandbox project, nearly every even number matches.
+func TestRun_SandboxProject(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, func(s *site) { s.setCredentials(t, s.service.Credentials()) })
+	for _, path := range []string{"/signups", "/signins", "/app/signins"} {
+		got := s.browser(t).post(path, `{"phone_number": "447700900012"}`)
+
+		if got.status != http.StatusServiceUnavailable || got.text("check_url") != "" {
+			t.Errorf("POST %s = %d %v, want 503 and no Check URL", path, got.status, got.body)
+		}
 	}
 }
 

@@ -123,7 +123,7 @@ func TestShop_SignUpOutcomeUnknown(t *testing.T) {
 	begun := app.post("/signups", `{"phone_number": "447700900012"}`)
 	between := app.get("/signups/" + begun.text("id"))
 	s.stop()
-	found, err := s.service.Client().SubscriberChecks.FindByReferenceID(t.Context(), begun.text("id"))
+	found, err := s.project.Client().SubscriberChecks.FindByReferenceID(t.Context(), begun.text("id"))
 	if err != nil || len(found) != 1 {
 		t.Fatalf("%d checks (%v), want 1", len(found), err)
 	}

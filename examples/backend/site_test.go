@@ -20,6 +20,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/idverify/idverify-go"
 	"github.com/idverify/idverify-go/internal/pgtest"
 	"github.com/idverify/idverify-go/internal/tooltest"
 	"github.com/idverify/idverify-go/sandboxfake"
@@ -42,7 +43,8 @@ func TestMain(m *testing.M) {
 // site is a running shop behind a proxy, with a fake of the service.
 type site struct {
 	service  *sandboxfake.Server
-	front    http.Handler // the proxy, if the shop was started
+	project  *sandboxfake.Project // of the shop
+	front    http.Handler         // the proxy, if the shop was started
 	env      map[string]string
 	log      tooltest.Buffer
 	deviceIP string // as the proxy sees it
@@ -64,7 +66,10 @@ func newSite(t *testing.T, change ...func(*site)) *site {
 // prepareSite returns a site whose shop does not run yet.
 func prepareSite(t *testing.T) *site {
 	t.Helper()
-	s := &site{service: sandboxfake.New(t, sandboxfake.WithPhoneIPCheck()), deviceIP: "127.0.0.1", stop: func() {}}
+	s := &site{deviceIP: "127.0.0.1", stop: func() {}}
+	s.service = sandboxfake.New(t, sandboxfake.WithPhoneIPCheck(),
+		sandboxfake.WithPrices(map[idverify.Product]string{idverify.ProductPhoneCheck: "0.01", idverify.ProductSIMCheck: "0.01", idverify.ProductSubscriberCheck: "0.01"}))
+	s.project = s.service.NewProject(idverify.ProjectParams{Name: "Shop", Mode: idverify.ModeLive})
 	dir := t.TempDir()
 	s.env = map[string]string{
 		"LISTEN":                    "127.0.0.1:0",
@@ -75,10 +80,15 @@ func prepareSite(t *testing.T) *site {
 		"IDVERIFY_CA_FILE":          filepath.Join(dir, "ca.pem"),
 		"SHUTDOWN_DELAY":            "0s",
 	}
-	credentials := s.service.Credentials()
 	writeFile(t, s.env["IDVERIFY_CA_FILE"], string(s.service.CACertPEM()))
-	writeFile(t, s.env["IDVERIFY_CREDENTIALS_FILE"], fmt.Sprintf(`{"client_id": %q, "client_secret": %q}`, credentials.ClientID, credentials.ClientSecret.Reveal()))
+	s.setCredentials(t, s.project.Credentials)
 	return s
+}
+
+// setCredentials replaces the credentials of the shop.
+func (s *site) setCredentials(t *testing.T, c idverify.Credentials) {
+	t.Helper()
+	writeFile(t, s.env["IDVERIFY_CREDENTIALS_FILE"], fmt.Sprintf(`{"client_id": %q, "client_secret": %q}`, c.ClientID, c.ClientSecret.Reveal()))
 }
 
 // newDatabase returns the URL of an empty database.

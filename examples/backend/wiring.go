@@ -25,7 +25,7 @@ func (s *shop) connect(ctx context.Context, c config, pool *pgxpool.Pool) error 
 		return err
 	}
 	s.client, err = idverify.NewClient(c.baseURL, idverify.CredentialsFile(c.credentialsFile), idverify.WithHTTPClient(httpClient),
-		idverify.WithLogger(s.log), otelidverify.ClientOption())
+		idverify.WithLogger(s.log), idverify.WithLiveOnly(), otelidverify.ClientOption())
 	if err != nil {
 		return err
 	}

@@ -13,8 +13,8 @@ import (
 	"github.com/idverify/idverify-go/sandboxfake"
 )
 
-// startService starts the fake of the service, with a sandbox project for the backend, and writes
-// the files with the certificates and the credentials.
+// startService starts the fake of the service, with a live project for the backend, and writes the
+// files with the certificates and the credentials.
 func (s *Stack) startService(o Options) error {
 	certificate, err := s.newCertificate()
 	if err != nil {
@@ -22,11 +22,12 @@ func (s *Stack) startService(o Options) error {
 	}
 	// The replicas compare the dates of signatures with the system clock.
 	s.Service, err = sandboxfake.Start(sandboxfake.WithFreshKeys(), sandboxfake.WithSystemDates(), sandboxfake.WithControl(sandboxfake.ControlOptions{}),
-		sandboxfake.WithReceiverCA(certificate), sandboxfake.WithPhoneIPCheck(), sandboxfake.WithJournalLimit(o.JournalLimit))
+		sandboxfake.WithReceiverCA(certificate), sandboxfake.WithPhoneIPCheck(), sandboxfake.WithJournalLimit(o.JournalLimit),
+		sandboxfake.WithPrices(map[idverify.Product]string{idverify.ProductPhoneCheck: "0.01", idverify.ProductSIMCheck: "0.01", idverify.ProductSubscriberCheck: "0.01"}))
 	if err != nil {
 		return err
 	}
-	s.Project = s.Service.NewProject(idverify.ProjectParams{Name: "Shop", Mode: idverify.ModeSandbox})
+	s.Project = s.Service.NewProject(idverify.ProjectParams{Name: "Shop", Mode: idverify.ModeLive})
 	s.roots = x509.NewCertPool()
 	all := append(s.Service.CACertPEM(), certificate...)
 	if !s.roots.AppendCertsFromPEM(all) {
