@@ -441,6 +441,30 @@ func matches[E error](b *strings.Builder, err error, condition func(E) bool) boo
 	return ok && condition(e)
 }
 
+// traced is implemented by errors of packages that record a stack trace.
+type traced interface {
+	error
+	StackTrace() string
+}
+
+// tracedError is a traced error.
+type tracedError string
+
+func (e tracedError) Error() string      { return string(e) }
+func (e tracedError) StackTrace() string { return string(e) }
+
+// convertibleError is found as a traced error.
+type convertibleError string
+
+func (e convertibleError) Error() string { return string(e) }
+func (e convertibleError) As(target any) bool {
+	t, ok := target.(*traced)
+	if ok {
+		*t = tracedError(e)
+	}
+	return ok
+}
+
 // A tool that logs the chain of an error must not print what the text of the error omits. The chain
 // still matches the errors of the standard library.
 func TestClient_RedactsErrorChain(t *testing.T) {
@@ -562,6 +586,12 @@ func TestClient_RedactsErrorChain(t *testing.T) {
 		{"joined errors", fails(errors.Join(errCustom, &url.Error{Op: "Get", URL: "https://" + host, Err: os.ErrDeadlineExceeded})), os.ErrDeadlineExceeded, func(b *strings.Builder, err error) bool {
 			return matches(b, err, timeout) && matches(b, err, func(e *url.Error) bool { return e.Op == "Get" && e.Timeout() })
 		}},
+		{"error with methods", fails(fmt.Errorf("sign: %w", tracedError(everything))), tracedError(everything), func(b *strings.Builder, err error) bool {
+			return !matches(b, err, func(traced) bool { return true })
+		}},
+		{"error with a method As", fails(convertibleError(everything)), convertibleError(everything), func(b *strings.Builder, err error) bool {
+			return !matches(b, err, func(traced) bool { return true })
+		}},
 		{"address", fails(fmt.Errorf("dial: %w", &net.AddrError{Err: "missing port in address", Addr: host})), nil, func(b *strings.Builder, err error) bool {
 			return matches(b, err, func(e *net.AddrError) bool { return e.Err == "missing port in address" })
 		}},
@@ -592,6 +622,12 @@ func TestClient_RedactsErrorChain(t *testing.T) {
 				if err == nil || tt.is != nil && !errors.Is(err, tt.is) || tt.as != nil && !tt.as(&printed, err) {
 					t.Errorf("error = %v does not match as the original does", err)
 				}
+				matches(&printed, err, func(interface {
+					error
+					Unwrap() []error
+				}) bool {
+					return true
+				})
 				for _, leak := range []string{host, proxyHost, "127.0.0.1", "://", "s3cret", testNumber, "Basic ", "token-1"} {
 					for name, text := range map[string]string{"error": printed.String(), "log": logs.String()} {
 						if strings.Contains(text, leak) {

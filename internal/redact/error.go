@@ -18,8 +18,8 @@ import (
 //
 // The errors of packages net, net/url, tls and x509 that errors.As finds are copies without host
 // names, addresses and URLs, except those in certificates: UnverifiedCertificates is needed to find
-// out which CA is missing. Other types are found unchanged. The interface net.Error is found as an
-// error with the redacted text.
+// out which CA is missing. Other types are found unchanged. An interface is found only if these
+// copies or an error with the redacted text implement it, such as net.Error.
 func Error(err error, secrets ...string) error {
 	if err == nil {
 		return nil
@@ -109,14 +109,24 @@ func (e *redactedError) As(target any) bool {
 		return true
 	}
 	return visit(original, func(err error) bool {
-		if !reflect.TypeOf(err).AssignableTo(found.Type()) {
+		switch c := withoutAddress(err, secrets); {
+		case !reflect.TypeOf(err).AssignableTo(found.Type()):
 			x, ok := err.(interface{ As(target any) bool })
-			return ok && x.As(target)
-		}
-		if c := withoutAddress(err, secrets); c != nil {
+			if !ok || !x.As(target) {
+				return false
+			}
+			if found.Kind() == reflect.Interface {
+				e, _ := found.Interface().(error)
+				found.SetZero()
+				return set(Error(e, secrets...))
+			}
+			return true
+		case c != nil:
 			return set(c)
+		case found.Kind() == reflect.Interface:
+			return set(Error(err, secrets...)) // not err: its methods may return secrets
 		}
-		return found.Kind() == reflect.Interface && set(Error(err, secrets...)) || set(err)
+		return set(err)
 	})
 }
 
