@@ -28,8 +28,10 @@ const (
 	storeTimeout   = 5 * time.Second
 	serviceTimeout = 10 * time.Second
 
-	// usualTTL is the lifetime of a check whose TTL the service does not report.
+	// usualTTL is the lifetime of a check whose TTL is not known.
 	usualTTL = 2 * time.Minute
+	// maxTTL limits the TTL that the service reports. A longer one is not plausible.
+	maxTTL = 24 * time.Hour
 	// extraTTL keeps a flow after its check has expired, so that a late return is explained.
 	extraTTL = time.Minute
 )
@@ -296,7 +298,7 @@ func (b *binder) create(ctx context.Context, f Flow, p idverify.PhoneCheckParams
 	}
 	f.CheckID = check.CheckID
 	ttl := check.TTL
-	if ttl <= 0 {
+	if ttl <= 0 || ttl > maxTTL {
 		ttl = usualTTL
 	}
 	ttl += extraTTL

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"net"
 	"net/http"
 	"net/netip"
@@ -120,6 +121,10 @@ func TestWeb_Responses(t *testing.T) {
 		{"https://" + host + "/return", 45 * time.Second, http.Cookie{Name: "__Host-idverify-flow", Secure: true, MaxAge: 105}}, // the TTL and a minute
 		{"http://localhost:3000/return", 0, http.Cookie{Name: "idverify-flow", MaxAge: 180}},
 		{"https://localhost:3000/return", -time.Second, http.Cookie{Name: "__Host-idverify-flow", Secure: true, MaxAge: 180}},
+		{"http://localhost:3000/return", 24 * time.Hour, http.Cookie{Name: "idverify-flow", MaxAge: 86460}},
+		{"http://localhost:3000/return", 1_000_000_000 * time.Second, http.Cookie{Name: "idverify-flow", MaxAge: 180}},
+		{"http://localhost:3000/return", 9_223_372_036 * time.Second, http.Cookie{Name: "idverify-flow", MaxAge: 180}}, // with a minute more, it overflows
+		{"http://localhost:3000/return", math.MaxInt64, http.Cookie{Name: "idverify-flow", MaxAge: 180}},               // of the number 1e30
 	} {
 		s, want := newSite(t), row.want
 		s.config.RedirectURL = row.redirectURL
