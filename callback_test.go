@@ -245,6 +245,23 @@ func TestParseRedirect(t *testing.T) {
 	}
 }
 
+func TestRedirect_HidesCode(t *testing.T) {
+	t.Parallel()
+	const code = "c0de-of-a-check"
+	redirect := &idverify.Redirect{CheckID: "check-1", Code: code, Query: url.Values{"check_id": {"check-1"}, "code": {code}}}
+	for _, value := range []any{redirect, *redirect} {
+		if notations := tooltest.Notations(value, code); len(notations) > 0 {
+			t.Errorf("%T: the code is printed by %q", value, notations)
+		}
+		if notations := tooltest.Notations(value, "check-1"); len(notations) != 9 {
+			t.Errorf("%T: the check ID is printed by %q, want all 9", value, notations)
+		}
+	}
+	if redirect.Query.Get("code") != code {
+		t.Error("printing a redirect changes it")
+	}
+}
+
 func TestRedirectHandler_Statuses(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {

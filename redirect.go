@@ -2,7 +2,9 @@ package idverify
 
 import (
 	"errors"
+	"fmt"
 	"log/slog"
+	"maps"
 	"net/http"
 	"net/url"
 
@@ -15,12 +17,35 @@ import (
 //
 // Before you use it, make sure that CheckID belongs to the session that started the check: anyone
 // can open a redirect URL that was created for somebody else.
+//
+// Packages fmt and slog print it without the code.
 type Redirect struct {
 	CheckID          string
 	Code             string     // for one call of Complete; empty if ErrorCode is set
 	ErrorCode        string     // why there is no code, for example ErrorCodeMNOTimeout; the check has ended as ERROR
 	ErrorDescription string     // explanation for people; escape it in HTML
 	Query            url.Values // all parameters except those of the signature, including those of your redirect URL
+}
+
+// Format implements [fmt.Formatter]. It prints placeholders for the code.
+func (r Redirect) Format(f fmt.State, verb rune) {
+	fmt.Fprintf(f, fmt.FormatString(f, verb), r.redacted())
+}
+
+// LogValue implements [slog.LogValuer]. It contains placeholders for the code.
+func (r Redirect) LogValue() slog.Value { return slog.AnyValue(r.redacted()) }
+
+// redacted returns r without the code and without methods.
+func (r Redirect) redacted() any {
+	type redirect Redirect
+	if r.Code != "" {
+		r.Code = redacted
+	}
+	if r.Query.Has("code") {
+		r.Query = maps.Clone(r.Query)
+		r.Query.Set("code", redacted)
+	}
+	return redirect(r)
 }
 
 // ParseRedirect decodes a message that [signature.Verifier.VerifyRedirect] returned. It returns an

@@ -5,24 +5,59 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
+
+	"github.com/idverify/idverify-go/internal/redact"
 )
 
 // App binds checks to the sessions of an app, by a token. It is safe for concurrent use.
 type App struct{ b *binder }
 
-// AppCheck contains the values with which an app opens a Check URL and exchanges its code.
+// AppCheck contains the values with which an app opens a Check URL and exchanges its code. Packages
+// fmt and slog print it without the token; its JSON is for the app.
 type AppCheck struct {
 	CheckID  string `json:"check_id"`
 	CheckURL string `json:"check_url"`
 	Token    string `json:"token"` // for Exchange
 }
 
-// ExchangeParams contains what the app sends for [App.Exchange].
+// Format implements [fmt.Formatter]. It prints a placeholder for the token.
+func (c AppCheck) Format(f fmt.State, verb rune) {
+	fmt.Fprintf(f, fmt.FormatString(f, verb), c.redacted())
+}
+
+// LogValue implements [slog.LogValuer]. It contains a placeholder for the token.
+func (c AppCheck) LogValue() slog.Value { return slog.AnyValue(c.redacted()) }
+
+// redacted returns c without the token and without methods.
+func (c AppCheck) redacted() any {
+	type appCheck AppCheck
+	c.Token = redact.Placeholder
+	return appCheck(c)
+}
+
+// ExchangeParams contains what the app sends for [App.Exchange]. Packages fmt and slog print it
+// without the token and the code.
 type ExchangeParams struct {
 	Token   string `json:"token"`    // of the session: that of AppCheck
 	CheckID string `json:"check_id"` // of AppCheck
 	Code    string `json:"code"`     // from the response to the Check URL
+}
+
+// Format implements [fmt.Formatter]. It prints placeholders for the token and the code.
+func (p ExchangeParams) Format(f fmt.State, verb rune) {
+	fmt.Fprintf(f, fmt.FormatString(f, verb), p.redacted())
+}
+
+// LogValue implements [slog.LogValuer]. It contains placeholders for the token and the code.
+func (p ExchangeParams) LogValue() slog.Value { return slog.AnyValue(p.redacted()) }
+
+// redacted returns p without the token, the code and methods.
+func (p ExchangeParams) redacted() any {
+	type exchangeParams ExchangeParams
+	p.Token, p.Code = redact.Placeholder, redact.Placeholder
+	return exchangeParams(p)
 }
 
 // minToken is the minimum length of a session's token: that of 64 random bits in hexadecimal.

@@ -373,6 +373,23 @@ func TestApp_RedirectToReturn(t *testing.T) {
 	b.wantUser(t, "the person", "")
 }
 
+func TestApp_HidesTokens(t *testing.T) {
+	t.Parallel()
+	const secret = "s3cret-of-the-app"
+	check := checkflow.AppCheck{CheckID: "check-1", Token: secret}
+	for _, value := range []any{check, &check, checkflow.ExchangeParams{CheckID: "check-1", Token: secret, Code: secret}} {
+		if notations := tooltest.Notations(value, secret); len(notations) > 0 {
+			t.Errorf("%T: the secret is printed by %q", value, notations)
+		}
+		if notations := tooltest.Notations(value, "check-1"); len(notations) != 9 {
+			t.Errorf("%T: the check ID is printed by %q, want all 9", value, notations)
+		}
+	}
+	if text, err := json.Marshal(check); err != nil || !strings.Contains(string(text), secret) {
+		t.Errorf("JSON = %s, error = %v, want the token for the app", text, err)
+	}
+}
+
 // TestApp_PhoneIP opens Check URLs from 127.0.0.1.
 func TestApp_PhoneIP(t *testing.T) {
 	t.Parallel()

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"maps"
 	"net/http"
 	"net/url"
@@ -49,8 +50,24 @@ type Session struct {
 	CheckID string
 
 	// Header is that of the user's browser, for example the Cookie of the session. It must not
-	// contain a field of the message, such as Host.
+	// contain a field of the message, such as Host. Packages fmt and slog print the session without
+	// it.
 	Header http.Header
+}
+
+// Format implements [fmt.Formatter]. It omits Header.
+func (s Session) Format(f fmt.State, verb rune) {
+	fmt.Fprintf(f, fmt.FormatString(f, verb), s.withoutHeader())
+}
+
+// LogValue implements [slog.LogValuer]. It omits Header.
+func (s Session) LogValue() slog.Value { return slog.AnyValue(s.withoutHeader()) }
+
+// withoutHeader returns s without Header and without methods.
+func (s Session) withoutHeader() any {
+	type session Session
+	s.Header = nil
+	return session(s)
 }
 
 // HTTPProbe returns a Probe that sends requests to an endpoint of the backend:

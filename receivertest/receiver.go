@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/textproto"
@@ -52,7 +53,8 @@ type Receiver struct {
 	TLSConfig *tls.Config
 
 	// Header is added to each message, for example a cookie. Commands in the report contain its
-	// names, and variables such as $HEADER_COOKIE instead of its values.
+	// names, and variables such as $HEADER_COOKIE instead of its values. Packages fmt and slog print
+	// the receiver without it.
 	Header http.Header
 
 	// Probe observes and controls the receiver, for the rules that need more than its responses.
@@ -80,6 +82,21 @@ type Receiver struct {
 	// Progress is called before each rule and, with an empty rule, at the end. done is the number of
 	// examined rules. Calls are not concurrent.
 	Progress func(done, total int, rule string)
+}
+
+// Format implements [fmt.Formatter]. It omits Header.
+func (r Receiver) Format(f fmt.State, verb rune) {
+	fmt.Fprintf(f, fmt.FormatString(f, verb), r.withoutHeader())
+}
+
+// LogValue implements [slog.LogValuer]. It omits Header.
+func (r Receiver) LogValue() slog.Value { return slog.AnyValue(r.withoutHeader()) }
+
+// withoutHeader returns r without Header and without methods.
+func (r Receiver) withoutHeader() any {
+	type receiver Receiver
+	r.Header = nil
+	return receiver(r)
 }
 
 // address is a parsed Receiver: the URL for which messages are signed, and the address to connect

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/idverify/idverify-go/internal/synctest"
+	"github.com/idverify/idverify-go/internal/tooltest"
 	"github.com/idverify/idverify-go/receivertest"
 )
 
@@ -24,6 +25,16 @@ func TestExamine_MissingParts(t *testing.T) {
 		}
 		wantFinding(t, report, "callback/effect", receivertest.ResultNotApplicable, "")
 	})
+}
+
+func TestReceiver_HidesHeader(t *testing.T) {
+	t.Parallel()
+	header := http.Header{"Cookie": {"s3cret"}}
+	for _, value := range []any{receivertest.Receiver{URL: callbackURL, Header: header}, receivertest.Session{CheckID: "check-1", Header: header}} {
+		if notations := tooltest.Notations(value, "s3cret"); len(notations) > 0 {
+			t.Errorf("%T: the cookie is printed by %q", value, notations)
+		}
+	}
 }
 
 func TestExamine_InvalidReceiver(t *testing.T) {

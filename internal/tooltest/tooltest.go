@@ -1,6 +1,6 @@
 // Package tooltest contains helpers of several packages' tests. It finds, builds and runs the
 // programs that some of them need, finds the race detector, configures TLS servers, removes
-// deadlines of requests, and caches signatures.
+// deadlines of requests, caches signatures, and finds texts in printed values.
 package tooltest
 
 import (
@@ -17,6 +17,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"log/slog"
 	"math/big"
 	"net"
 	"net/http"
@@ -53,6 +54,26 @@ func Installed(programs ...string) bool {
 		}
 	}
 	return true
+}
+
+// Notations returns the verbs of package fmt, and the handlers of package slog, that print text as
+// part of v.
+func Notations(v any, text string) (notations []string) {
+	add := func(name, printed string) {
+		if strings.Contains(printed, text) || strings.Contains(printed, fmt.Sprintf("%x", text)) {
+			notations = append(notations, name)
+		}
+	}
+	for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%x", "%d"} {
+		add(verb, fmt.Sprintf(verb, v))
+	}
+	var printed strings.Builder
+	for name, handler := range map[string]slog.Handler{"slog JSON": slog.NewJSONHandler(&printed, nil), "slog text": slog.NewTextHandler(&printed, nil)} {
+		printed.Reset()
+		slog.New(handler).Info("printed", "value", v)
+		add(name, printed.String())
+	}
+	return notations
 }
 
 // Python returns a Python that has the modules, or the empty string. It prefers the one for which
