@@ -709,6 +709,13 @@ func TestError_RedactsDetail(t *testing.T) {
 		{"44 7700 900 012", "[REDACTED]"},
 		{"07700-900-012", "[REDACTED]"},
 		{"(07700) 900012 is taken", "[REDACTED] is taken"},
+		{"44\u00a07700\u2009900\u202f012", "[REDACTED]"},
+		{"44\u20107700\u2011900\u2013012", "[REDACTED]"},
+		{"44\t7700\t900012", "[REDACTED]"},
+		{"no 44/7700/900012 or 44_7700_900012", "no [REDACTED] or [REDACTED]"},
+		{"?number=%2B4477%20009%2000012", "?number=%2B[REDACTED]"},
+		{"<b>44&nbsp;7700&nbsp;900012</b>", "<b>[REDACTED]</b>"},
+		{"４４７７００９０００１２ is taken", "[REDACTED] is taken"},
 		{"basic:abcdef==", "[REDACTED]"},
 		{"Bearer aaaaaaaaaaaaaaaaaaaaaaaaaaaa", "[REDACTED]"},
 		// These texts remain unchanged.
@@ -718,6 +725,8 @@ func TestError_RedactsDetail(t *testing.T) {
 		{"valid until 2026-11-21T03:04:05Z", "valid until 2026-11-21T03:04:05Z"},
 		{"between 60 and 540000 minutes", "between 60 and 540000 minutes"},
 		{"use v0.2", "use v0.2"},
+		{"since 2026/11/21", "since 2026/11/21"},
+		{"periods [60,540000] of sim_check/v0.2/checks_2", "periods [60,540000] of sim_check/v0.2/checks_2"},
 	} {
 		t.Run(tt.detail, func(t *testing.T) {
 			t.Parallel()

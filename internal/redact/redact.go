@@ -20,12 +20,13 @@ var (
 	ipv4 = regexp.MustCompile(`\d{1,3}(?:\.\d{1,3}){3}(?::\d+)?`)
 	// ipv6 matches hexadecimal groups with two colons, including times of day.
 	ipv6      = regexp.MustCompile(`(?i)[0-9a-f]*:[0-9a-f]*:[0-9a-f:]*`)
-	date      = regexp.MustCompile(`^(?:19|20)\d\d-[01]\d-[0-3]\d$`)
+	date      = regexp.MustCompile(`^(?:19|20)\d\d[-/][01]\d[-/][0-3]\d$`)
 	timeOfDay = regexp.MustCompile(`^\d{1,2}:\d\d:\d\d$`)
 	// sensitive matches credentials, which contain a digit or are longer than the words that may
 	// follow "bearer" or "basic" in a sentence, URLs, and seven or more digits, which up to three
-	// spaces, dots, hyphens or parentheses may separate.
-	sensitive = regexp.MustCompile(`(?i)\b(?:bearer|basic)[\s:]+(?:[\w.~+/-]*[0-9=][\w.~+/=-]*|[\w.~+/=-]{16,})|\b[a-z][a-z0-9+.-]*://\S+|\+?\(?\d(?:[ ().-]{0,3}\d){6,}`)
+	// spaces, dots, hyphens or dashes, parentheses, slashes or underscores may separate. Commas
+	// separate numbers, such as those of a JSON array.
+	sensitive = regexp.MustCompile(`(?i)\b(?:bearer|basic)[\s:]+(?:[\w.~+/-]*[0-9=][\w.~+/=-]*|[\w.~+/=-]{16,})|\b[a-z][a-z0-9+.-]*://\S+|\+?\(?\p{Nd}(?:(?:[ ()./_\p{Pd}]|%20|&nbsp;){0,3}\p{Nd}){6,}`)
 )
 
 // Text prepares untrusted text for an error or a log. The result is one line of at most 300
