@@ -147,7 +147,7 @@ func (s *keyServer) secure(c keyServerConfig) (err error) {
 		c.caFile = filepath.Join(dir, "ca.pem")
 	}
 	if s.caFile, err = filepath.Abs(c.caFile); err == nil {
-		err = atomicfile.Replace(s.caFile, caPEM)
+		err = atomicfile.Replace(s.caFile, caPEM, 0o644)
 	}
 	if err != nil {
 		s.remove()

@@ -101,6 +101,7 @@ func TestServeKeys_CAFile(t *testing.T) {
 		if got := readText(t, s.caFile); !strings.HasPrefix(got, "-----BEGIN CERTIFICATE-----\n") {
 			t.Errorf("%s contains %q, want a certificate", s.caFile, got)
 		}
+		wantMode(t, s.caFile, 0o644) // the receiver can run as another user
 		s.close()
 	}
 

@@ -12,6 +12,7 @@ import (
 	"go/parser"
 	gotoken "go/token"
 	"io"
+	"io/fs"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -20,6 +21,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -179,6 +181,7 @@ func TestExamine_Formats(t *testing.T) {
 		if got.code != exitProblem || got.stdout != "" || !strings.Contains(got.stderr, "\nFAIL  accepted an invalid message (changed match): response 204 No Content (callback/changed-match, critical)\n") {
 			t.Errorf("%s: exit code %d\nstdout: %s\nstderr: %s", format, got.code, got.stdout, got.stderr)
 		}
+		wantMode(t, path, 0o600)
 		return []byte(readText(t, path))
 	}
 
@@ -393,13 +396,29 @@ func TestExamine_OutputKept(t *testing.T) {
 	}
 }
 
+// wantMode fails the test if a file has other permissions. Windows has none.
+func wantMode(t *testing.T, path string, want fs.FileMode) {
+	t.Helper()
+	info, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if info.Mode() != want && runtime.GOOS != "windows" {
+		t.Errorf("mode = %v, want %v", info.Mode(), want)
+	}
+}
+
 // TestExamine_OutputReplaced requires that an interrupted command leaves an old report unchanged,
-// and a complete one replaces it through a symbolic link.
+// and a complete one replaces it through a symbolic link, with the same permissions.
 func TestExamine_OutputReplaced(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	file, link := filepath.Join(dir, "report"), filepath.Join(dir, "link")
 	noError(t, errors.Join(os.WriteFile(file, []byte("old"), 0o600), os.Symlink(file, link)))
+
+	if err := os.Chmod(file, 0o640); err != nil {
+		t.Fatal(err)
+	}
 
 	failed := runExamine(t.Context(), nil, "-timeout", "0", "-o", link, "http://"+unusedAddress)
 	before := readText(t, file)
@@ -412,6 +431,7 @@ func TestExamine_OutputReplaced(t *testing.T) {
 	if replaced.code != exitProblem || !strings.HasPrefix(readText(t, file), "Examination of the callback receiver") {
 		t.Errorf("exit code %d, report %q, want 1 and a new report", replaced.code, readText(t, file))
 	}
+	wantMode(t, file, 0o640)
 }
 
 // TestExamine_UntrustedKeySet examines a receiver that was started without the CA file.

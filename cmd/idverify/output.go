@@ -294,7 +294,8 @@ func checkReportFile(path string) error {
 	return errors.Join(f.Close(), os.Remove(f.Name()))
 }
 
-// writeReportFile writes a report to path.
+// writeReportFile writes a report to path. An existing file keeps its permissions; only the user can
+// read a new one, because a report contains signed messages.
 func writeReportFile(path string, content []byte) error {
 	file, special, err := reportFile(path)
 	if err != nil {
@@ -308,7 +309,11 @@ func writeReportFile(path string, content []byte) error {
 		_, err = f.Write(content)
 		return errors.Join(err, f.Close())
 	}
-	return atomicfile.Replace(file, content)
+	perm := fs.FileMode(0o600)
+	if info, err := os.Stat(file); err == nil {
+		perm = info.Mode().Perm()
+	}
+	return atomicfile.Replace(file, content, perm)
 }
 
 // summarize prints the failed rules and the number of all on stderr.

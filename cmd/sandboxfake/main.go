@@ -178,7 +178,7 @@ func serve(ctx context.Context, f *flags, stdout, stderr io.Writer) error {
 	control := f.control()
 	control.Page = func(s *sandboxfake.Server) http.Handler {
 		// The server responds after this function, so that the file exists once health reports ok.
-		caErr = atomicfile.Replace(caFile, s.CACertPEM())
+		caErr = atomicfile.Replace(caFile, s.CACertPEM(), 0o644)
 		return inspector.New(inspector.Config{
 			URL:          s.URL(),
 			PublicURL:    s.PublicURL(),

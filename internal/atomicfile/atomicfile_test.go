@@ -52,13 +52,16 @@ func TestReplace(t *testing.T) {
 
 			before, _ := os.Lstat(path)
 
-			err = atomicfile.Replace(path, []byte("new"))
+			err = atomicfile.Replace(path, []byte("new"), 0o640)
 
 			if (err == nil) != row.ok || err != nil && err.Error() != "exists and is not a regular file" {
 				t.Errorf("error = %v, want success: %t", err, row.ok)
 			}
 			if after, err := os.Lstat(path); !row.ok && (err != nil || after.Mode() != before.Mode() || !os.SameFile(before, after)) {
 				t.Errorf("the path was replaced: %v", err)
+			}
+			if after, err := os.Lstat(path); row.ok && (err != nil || after.Mode() != 0o640) && runtime.GOOS != "windows" {
+				t.Errorf("mode = %v, error = %v, want that of a file with permissions 0640", after.Mode(), err)
 			}
 			if content, _ := os.ReadFile(path); row.ok && string(content) != "new" {
 				t.Errorf("content = %q, want new", content)
