@@ -104,8 +104,9 @@ type Result struct {
 
 // StartParams contains the parameters of [Web.Start] and [App.Start].
 type StartParams struct {
-	// Check describes the check. Its RedirectURL must be empty or Config.RedirectURL. If PhoneIP is
-	// set, the service can reject a check that another address opens.
+	// Check describes the check. Its RedirectURL must be empty or Config.RedirectURL. For an App, set
+	// PhoneIP unless the Check URL leads to an app link: otherwise a page in the browser of a victim
+	// may read the code.
 	Check idverify.PhoneCheckParams
 
 	// Data is stored and returned in the Result. It has at most 4 KiB.
