@@ -67,10 +67,10 @@ func (i *Inbox) insert(ctx context.Context, q querier, product idverify.Product,
 //
 // If the error matches [idverify.ErrOutcomeUnknown], the check may exist and may have been charged,
 // or the database failed after the check was created. Do not create another: Reconcile finds the
-// check, and its result is stored. [Options].Logger receives its reference. After any other error of
-// Create, such as [idverify.ErrPhoneFormat] or [idverify.ErrSandbox], the entry is deleted. After an
-// error of the database there is no check, and the entry may end with [StatusLost]. After every
-// error, another attempt needs another Plan with another reference.
+// check, and its result is stored. [Options].Logger receives its reference. After any other error
+// of Create, such as [idverify.ErrPhoneFormat] or [idverify.ErrSandbox], the entry is deleted.
+// After an error of the database there is no check, and the entry may end with [StatusLost]. After
+// every error, another attempt needs another Plan with another reference.
 func (i *Inbox) CreatePhoneCheck(ctx context.Context, client *idverify.Client, p idverify.PhoneCheckParams) (*idverify.PhoneCheck, error) {
 	return create(ctx, i, idverify.ProductPhoneCheck, &p.ReferenceID, func() (*idverify.PhoneCheck, error) {
 		return client.PhoneChecks.Create(ctx, p)

@@ -370,8 +370,8 @@ func TestInbox_ReconcileOutage(t *testing.T) {
 	}
 }
 
-// A service that hangs must not hold an entry for longer than its lease of a minute: another process
-// would read it, too.
+// A service that hangs must not hold an entry for longer than its lease of a minute: another
+// process would read it, too.
 func TestInbox_ReconcileHangingService(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -294,8 +294,8 @@ func checkReportFile(path string) error {
 	return errors.Join(f.Close(), os.Remove(f.Name()))
 }
 
-// writeReportFile writes a report to path. An existing file keeps its permissions; only the user can
-// read a new one, because a report contains signed messages.
+// writeReportFile writes a report to path. An existing file keeps its permissions; only the user
+// can read a new one, because a report contains signed messages.
 func writeReportFile(path string, content []byte) error {
 	file, special, err := reportFile(path)
 	if err != nil {

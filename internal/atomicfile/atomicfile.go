@@ -9,8 +9,9 @@ import (
 )
 
 // Replace replaces the file at path atomically, so that a concurrent reader never sees part of it.
-// The file has the permissions perm, also if one with other permissions was there. A symbolic link to a file, or to nothing, is replaced and not
-// followed. Replace fails if path is something else than a file, such as a device.
+// The file has the permissions perm, even if the replaced file had others. A symbolic link to a
+// file, or to nothing, is replaced and not followed. Replace fails if path is something else than a
+// file, such as a device.
 func Replace(path string, content []byte, perm fs.FileMode) error {
 	// A rename would also replace a device such as /dev/null, for all processes.
 	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
