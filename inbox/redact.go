@@ -22,8 +22,24 @@ func databaseError(err error) error {
 			return err
 		}
 	}
-	return redact.Error(&driverError{err})
+	redacted := redact.Error(&driverError{err})
+	if state := sqlState(err); state != "" {
+		return &stateError{redacted, state}
+	}
+	return redacted
 }
+
+// stateError adds the SQLSTATE to a redacted error, which hides the methods of its original.
+type stateError struct {
+	error
+	state string
+}
+
+// SQLState implements sqlStateError.
+func (e *stateError) SQLState() string { return e.state }
+
+// Unwrap returns the redacted error.
+func (e *stateError) Unwrap() error { return e.error }
 
 // driverError is an error of the database. Drivers add the address to the errors that they wrap, so
 // its text consists of the innermost errors.
