@@ -1043,6 +1043,7 @@ func TestWithLogger_FailedTokenRefresh(t *testing.T) {
 		if _, err := c.Token(t.Context(), idverify.ScopeReachability); !errors.Is(err, idverify.ErrUnauthorized) {
 			t.Errorf("error = %v, want ErrUnauthorized after the token has expired", err)
 		}
+		synctest.Wait() // Token may return before the record is written
 		if got := log.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, `msg="idverify: token not obtained"`) {
 			t.Errorf("log =\n%swant 1 record: no token is left", got)
 		}
