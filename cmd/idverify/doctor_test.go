@@ -451,7 +451,7 @@ func TestDoctorJSON_Documented(t *testing.T) {
 // The arguments of the Kubernetes example must be valid.
 func TestDoctorJob_Documented(t *testing.T) {
 	t.Parallel()
-	match := regexp.MustCompile(`(?m)^ +command: (\[.*\])$`).FindStringSubmatch(pageSection(t, "### Kubernetes"))
+	match := regexp.MustCompile("`command: (\\[.*?\\])`").FindStringSubmatch(pageSection(t, "### Kubernetes"))
 	if match == nil {
 		t.Fatal("the example has no command")
 	}
