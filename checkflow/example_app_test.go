@@ -7,6 +7,7 @@ import (
 	"io"
 	"log"
 	"net/http"
+	"net/netip"
 	"net/url"
 
 	"github.com/idverify/idverify-go"
@@ -14,10 +15,11 @@ import (
 	"github.com/idverify/idverify-go/sandboxfake"
 )
 
-// ExampleApp signs in a person in an app. The app opens the Check URL over mobile data, and sends
-// the code in the response to the backend.
+// ExampleApp signs in a person in an app. The app sends the number and opens the Check URL over
+// mobile data, and sends the code in the response to the backend. With PhoneIP, a device with
+// another address gets no code.
 func ExampleApp() {
-	service, err := sandboxfake.Start(sandboxfake.WithInMemory())
+	service, err := sandboxfake.Start(sandboxfake.WithInMemory(), sandboxfake.WithPhoneIPCheck())
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -32,7 +34,8 @@ func ExampleApp() {
 	}
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /start", func(w http.ResponseWriter, r *http.Request) {
-		check, err := app.Start(r, "", checkflow.StartParams{Check: idverify.PhoneCheckParams{PhoneNumber: r.PostFormValue("number")}})
+		from := netip.MustParseAddrPort(r.RemoteAddr).Addr().Unmap() // behind a proxy, use its header
+		check, err := app.Start(r, "", checkflow.StartParams{Check: idverify.PhoneCheckParams{PhoneNumber: r.PostFormValue("number"), PhoneIP: from}})
 		if err != nil {
 			http.Error(w, "Check the number, or try again later.", checkflow.StatusCode(err))
 			return
