@@ -31,6 +31,9 @@ var (
 	replace = regexp.MustCompile("^In `([^`]+)`, replace `([^`]+)` by `([^`]+)`\\.$")
 )
 
+// requirement matches a direct requirement of this module.
+var requirement = regexp.MustCompile(`(?m)^\t(\S+) (v\S+)$`)
+
 // TestTutorial runs the steps of docs/tutorial.md in an empty folder. The versions of the modules
 // are those of this module.
 func TestTutorial(t *testing.T) {
@@ -143,15 +146,15 @@ func (r *reader) run(command string) {
 	r.t.Helper()
 	r.steps++
 	switch name, _, _ := strings.Cut(command, " "); {
-	case name == "sandboxfake", name == "export", strings.HasPrefix(command, "go install "):
-		// newReader starts the fake.
+	case name == "sandboxfake", name == "export", strings.HasPrefix(command, "go install "), strings.HasPrefix(command, "mkdir "):
+		// newReader starts the fake, in a new folder.
 	case command == "go mod init shop":
 		r.initModule()
 	case strings.HasPrefix(command, "go get "):
 		r.require(strings.Fields(command)[2:])
 	case command == "go mod tidy":
-		// Their versions are in go.mod.
-	case command == "./shop":
+		r.tidy()
+	case strings.HasPrefix(command, "SSL_CERT_FILE=$IDVERIFY_CA_FILE ./shop "):
 		r.start()
 		r.signIn()
 		r.stop()
@@ -179,7 +182,7 @@ func (r *reader) shell(command string) (stdout string) {
 	return string(out)
 }
 
-// initModule creates the module with the requirements of this one.
+// initModule creates the module with the indirect requirements of this one, which go get would add.
 func (r *reader) initModule() {
 	r.t.Helper()
 	for _, name := range []string{"go.mod", "go.sum"} {
@@ -188,18 +191,40 @@ func (r *reader) initModule() {
 			root := must(filepath.Abs("../.."))(r.t)
 			text = regexp.MustCompile(`(?m)^module .*$`).ReplaceAll(text, []byte("module shop"))
 			text = bytes.ReplaceAll(text, []byte("=> ../.."), []byte("=> "+root))
+			text = requirement.ReplaceAll(text, nil)
 		}
 		r.write(name, "", string(text))
 	}
 }
 
-// require verifies that this module has the modules of the page.
+// require adds modules to go.mod as go get does, in the versions of this module.
 func (r *reader) require(modules []string) {
 	r.t.Helper()
-	text := must(os.ReadFile("go.mod"))(r.t)
+	versions := make(map[string]string)
+	for _, m := range requirement.FindAllStringSubmatch(string(must(os.ReadFile("go.mod"))(r.t)), -1) {
+		versions[m[1]] = m[2]
+	}
 	for _, m := range modules {
-		if !strings.Contains(string(text), "\t"+m+" v") {
+		if versions[m] == "" {
 			r.t.Errorf("go.mod does not require %s, which the page gets", m)
+			continue
+		}
+		r.shell("go mod edit -require=" + m + "@" + versions[m])
+	}
+}
+
+// tidy removes the requirements that no file imports from go.mod, as go mod tidy does, which needs
+// the network.
+func (r *reader) tidy() {
+	r.t.Helper()
+	var code strings.Builder
+	for _, name := range must(filepath.Glob(filepath.Join(r.dir, "*.go")))(r.t) {
+		code.Write(must(os.ReadFile(name))(r.t))
+	}
+	text := must(os.ReadFile(filepath.Join(r.dir, "go.mod")))(r.t)
+	for _, m := range requirement.FindAllStringSubmatch(string(text), -1) {
+		if !strings.Contains(code.String(), `"`+m[1]+`"`) && !strings.Contains(code.String(), `"`+m[1]+"/") {
+			r.shell("go mod edit -droprequire=" + m[1])
 		}
 	}
 }
