@@ -12,7 +12,8 @@ import (
 )
 
 // Inbox stores checks and their results in a database. Create one with [New] and reuse it; it is
-// safe for concurrent use. Several processes may share a PostgreSQL database.
+// safe for concurrent use. Several processes may share a PostgreSQL database. The checks of a
+// database must belong to one project, because [Inbox.Reconcile] reads them with one client.
 type Inbox struct {
 	db      *sql.DB
 	dialect Dialect

@@ -54,7 +54,7 @@ const maxReconcileErrors = 3
 // [idverify.ErrRateLimited] it returns. The error contains the first failure of each product.
 //
 // Reconcile may be called concurrently and in several processes. client must have the credentials
-// of the project that created the checks.
+// of the project that created the checks: with those of another one, they end with [StatusLost].
 func (i *Inbox) Reconcile(ctx context.Context, client *idverify.Client) error {
 	due := i.now() // entries that become due later do not prolong this call
 	var failures []error

@@ -130,15 +130,22 @@ func TestInbox_ReconcileInProgress(t *testing.T) {
 func TestInbox_ReconcileNotFound(t *testing.T) {
 	t.Parallel()
 	for _, d := range databases {
-		for name, end := range map[string]func(*backend, *testing.T, *idverify.PhoneCheck){
-			"expired": func(b *backend, _ *testing.T, c *idverify.PhoneCheck) { b.service.Expire(c.CheckID) },
-			"error":   func(b *backend, t *testing.T, c *idverify.PhoneCheck) { b.open(t, c) },
+		for _, test := range []struct {
+			name, number string
+			end          func(*backend, *testing.T, *idverify.PhoneCheck)
+		}{
+			{"expired", noResult, func(b *backend, _ *testing.T, c *idverify.PhoneCheck) { b.service.Expire(c.CheckID) }},
+			{"error", noResult, func(b *backend, t *testing.T, c *idverify.PhoneCheck) { b.open(t, c) }},
+			{"match in another project", matching, func(b *backend, t *testing.T, c *idverify.PhoneCheck) {
+				b.open(t, c)
+				b.client = b.otherCustomer().client
+			}},
 		} {
-			t.Run(d.name+" "+name, func(t *testing.T) {
+			t.Run(d.name+" "+test.name, func(t *testing.T) {
 				t.Parallel()
 				b := newBackend(t, d, nil)
-				check := b.startSilent(t, noResult, "sign-up 1")
-				end(b, t, check)
+				check := b.startSilent(t, test.number, "sign-up 1")
+				test.end(b, t, check)
 
 				elapsed := b.reconcileUntilEnded(t, "sign-up 1") - check.TTL
 
