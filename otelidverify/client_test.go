@@ -122,7 +122,7 @@ func TestClientOption_Retries(t *testing.T) {
 func TestClientOption_Durations(t *testing.T) {
 	t.Parallel()
 	r := newTelemetry()
-	var mu sync.Mutex // guards want: the token's attempt may end beside the first of the operation
+	var mu sync.Mutex // guards want: two attempts may end at the same time
 	want := make(map[string]float64)
 	srv, client := observed(t, r, fastRetries(), idverify.WithObserver(
 		func(ctx context.Context, _ string) (context.Context, func(idverify.Attempt)) {
