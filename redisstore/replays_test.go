@@ -125,6 +125,10 @@ func TestStores_RedisUnavailable(t *testing.T) {
 	t.Parallel()
 	closed := unreachableClient(t)
 	closed.Close()
+	cluster := redis.NewClusterClient(&redis.ClusterOptions{ClusterSlots: func(context.Context) ([]redis.ClusterSlot, error) {
+		return nil, &net.DNSError{Err: "no such host", Name: "redis.internal"}
+	}})
+	t.Cleanup(func() { cluster.Close() })
 	for _, tt := range []struct {
 		name   string
 		client redis.UniversalClient
@@ -136,6 +140,7 @@ func TestStores_RedisUnavailable(t *testing.T) {
 		{"closed", closed, time.Minute, "redis: client is closed"},
 		{"node of a cluster", failingClient(t, redisError("MOVED 3999 10.0.0.7:6381")), time.Minute, "server belongs to a cluster (use a ClusterClient)"},
 		{"unknown host", failingClient(t, &net.DNSError{Err: "no such host", Name: "redis.internal"}), time.Minute, "host lookup failed: no such host"},
+		{"unreachable cluster", cluster, time.Minute, "host lookup failed: no such host"},
 		{"loading", failingClient(t, redisError("LOADING Redis is loading the dataset in memory")), time.Minute, "LOADING Redis is loading the dataset in memory"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
