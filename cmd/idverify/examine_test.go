@@ -24,6 +24,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -39,7 +40,7 @@ type keySet struct {
 	now         func() time.Time // the clock of the examination
 }
 
-// jwks returns the key set of an examination, for a receiver.
+// jwks fetches the key set of an examination, for a receiver.
 func (k keySet) jwks(t *testing.T) *signature.JWKS {
 	t.Helper()
 	roots := x509.NewCertPool()
@@ -47,10 +48,26 @@ func (k keySet) jwks(t *testing.T) *signature.JWKS {
 	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}}
 	t.Cleanup(transport.CloseIdleConnections)
 	keys := must(signature.NewJWKS(k.url, &signature.JWKSOptions{
-		HTTPClient: &http.Client{Transport: transport},
+		HTTPClient: &http.Client{Transport: &patientTransport{next: transport}},
 		MinRefetch: time.Second,
 	}))(t)
+	noError(t, keys.Ready(t.Context()))
 	return keys
+}
+
+// patientTransport is a transport whose first request does not end with its context, because a busy
+// machine may need more than the 3 s of a fetch. Later requests do: an examination makes the key
+// set hang. After a failed fetch, a receiver still has the first key set.
+type patientTransport struct {
+	next http.RoundTripper
+	used atomic.Bool
+}
+
+func (t *patientTransport) RoundTrip(r *http.Request) (*http.Response, error) {
+	if !t.used.Swap(true) {
+		r = r.WithContext(context.WithoutCancel(r.Context()))
+	}
+	return t.next.RoundTrip(r)
 }
 
 // receiver returns a correct receiver of callbacks for a host.
@@ -439,7 +456,7 @@ func TestExamine_UntrustedKeySet(t *testing.T) {
 	t.Parallel()
 
 	got := examineReceiver(t, func(k keySet, host string) http.Handler {
-		return accepting(t, must(signature.NewJWKS(k.url, nil))(t), host, nil)
+		return accepting(t, must(signature.NewJWKS(k.url, nil))(t), host, &signature.VerifierOptions{Now: k.now})
 	}, "-only", "callback/valid")
 
 	if got.code != exitProblem || !strings.Contains(got.stdout, "does not trust its certificate. Start it with the CA file") || strings.Contains(got.stdout, "has not requested the key set") {
