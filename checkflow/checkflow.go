@@ -220,19 +220,23 @@ func (b *binder) start(r *http.Request, token string, p StartParams) (*idverify.
 	}
 	check, ttl, err := b.create(detach(r), f, p.Check)
 	if err != nil {
-		return nil, 0, b.notStarted(r, err)
+		var more []slog.Attr
+		if check != nil {
+			more = append(more, slog.String("check_id", check.CheckID))
+		}
+		return nil, 0, b.notStarted(r, err, more...)
 	}
 	return check, ttl, nil
 }
 
 // notStarted logs why Start fails, and returns the error of Start.
-func (b *binder) notStarted(r *http.Request, err error) error {
+func (b *binder) notStarted(r *http.Request, err error, more ...slog.Attr) error {
 	err = fmt.Errorf("checkflow: start: %w", redacted(err))
 	level := slog.LevelWarn
 	if StatusCode(err) == http.StatusServiceUnavailable && !errors.Is(err, context.Canceled) { // a client can disconnect
 		level = slog.LevelError
 	}
-	b.Logger.LogAttrs(r.Context(), level, "checkflow: check not started", slog.String("error", err.Error()))
+	b.Logger.LogAttrs(r.Context(), level, "checkflow: check not started", append(more, slog.String("error", err.Error()))...)
 	return err
 }
 
@@ -279,7 +283,8 @@ func (b *binder) allowed(r *http.Request, token string, p *StartParams) (Flow, e
 	return f, nil
 }
 
-// create creates the check of f and stores f.
+// create creates the check of f and stores f. With an error, it returns the check if one with a
+// valid ID was created, and so may have been charged.
 func (b *binder) create(ctx context.Context, f Flow, p idverify.PhoneCheckParams) (*idverify.PhoneCheck, time.Duration, error) {
 	if err := withTimeout(ctx, storeTimeout, b.Store.Available); err != nil {
 		return nil, 0, fmt.Errorf("no check was created: %w", err)
@@ -295,7 +300,7 @@ func (b *binder) create(ctx context.Context, f Flow, p idverify.PhoneCheckParams
 	case check == nil || !validText(check.CheckID, maxCheckID) || check.CheckURL == "":
 		return nil, 0, errors.New("the created check has no Check URL or an unusable ID")
 	case !hasNumber(check, f.PhoneNumber):
-		return nil, 0, errors.New("the created check has another number (Config.Create must create a check of p.PhoneNumber)")
+		return check, 0, errors.New("the created check has another number (Config.Create must create a check of p.PhoneNumber)")
 	}
 	f.CheckID = check.CheckID
 	ttl := check.TTL
@@ -305,7 +310,7 @@ func (b *binder) create(ctx context.Context, f Flow, p idverify.PhoneCheckParams
 	ttl += extraTTL
 	err = withTimeout(ctx, storeTimeout, func(ctx context.Context) error { return b.Store.Add(ctx, f, ttl) })
 	if err != nil {
-		return nil, 0, fmt.Errorf("the check was created, but cannot be completed: %w", err)
+		return check, 0, fmt.Errorf("the check was created, but cannot be completed: %w", err)
 	}
 	return check, ttl, nil
 }

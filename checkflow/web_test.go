@@ -308,6 +308,31 @@ func TestWeb_Log(t *testing.T) {
 	}
 }
 
+// TestWeb_LogsUnusedCheck checks that the log contains the ID of a check that was created, and
+// charged, although Start failed.
+func TestWeb_LogsUnusedCheck(t *testing.T) {
+	t.Parallel()
+	for name, created := range map[string]string{"store unavailable": victims, "another number": attackers} {
+		s := newSite(t, func(c *checkflow.Config) {
+			c.Create = func(context.Context, *idverify.Client, idverify.PhoneCheckParams) (*idverify.PhoneCheck, error) {
+				return &idverify.PhoneCheck{CheckID: "c-447700900016", CheckURL: "https://service.sandbox.test/", PhoneNumber: created}, nil
+			}
+		})
+		s.store.setHook(func(step string) error {
+			if step == "add" {
+				return errors.New("connection refused")
+			}
+			return nil
+		})
+
+		s.browser().post(victims, nil)
+
+		if log := s.log.String(); strings.Count(log, "\n") != 1 || !strings.Contains(log, "check not started\" check_id=c-447700900016 error=") {
+			t.Errorf("%s: log = %q, want one record with the check ID", name, log)
+		}
+	}
+}
+
 // TestWeb_LogsMissingCookie checks that the log distinguishes a browser without a cookie from the
 // browser of another session.
 func TestWeb_LogsMissingCookie(t *testing.T) {
