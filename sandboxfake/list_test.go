@@ -287,7 +287,7 @@ func collections(t *testing.T) []collection {
 			"check_id==" + checkIDs[1]: {1}, "phone_number==447700900016": {1}, `reference_id=="check 0"`: {0}, "status==COMPLETED": all, "match==true": {1, 0}, "match==false": {2}, "match!=true": {2}, "match<true": {2},
 			"no_sim_change==true": {0}, "no_sim_change==false": {1}, "no_sim_change!=true": {2, 1}, "no_sim_change>false": {0}, "no_sim_change<=true": {1, 0}, // the last check has no value
 			"charge_amount==1": all, "charge_amount>1": none, "charge_amount<=0.999999": none, "charge_currency==EUR": all, "charge_currency==API": none,
-			"charge_amount=ge=1": all, "charge_amount=lt=1": none, "charge_amount=in=(2,1)": all, "match=out=(true)": {2}, "check_id=in=(" + checkIDs[2] + "," + checkIDs[0] + ")": {2, 0}, "check_id=out=(" + checkIDs[2] + ")": {1, 0},
+			"created_at=gt=2026-01-02T03:05:05": {2}, "created_at=le=2026-01-02T03:05:05": {1, 0}, "charge_amount=ge=1": all, "charge_amount=lt=1": none, "charge_amount=in=(2,1)": all, "match=out=(true)": {2}, "check_id=in=(" + checkIDs[2] + "," + checkIDs[0] + ")": {2, 0}, "check_id=out=(" + checkIDs[2] + ")": {1, 0},
 			"reference_id==check*": all, "reference_id==*1": {1}, "reference_id!=*1": {2, 0}, `reference_id=="c*k 1"`: {1}, `reference_id=="check \\*"`: none, "phone_number==44*16 or match==false": {2, 1},
 			"match==true and no_sim_change==true": {0}, "(match==false or no_sim_change==true) and status==COMPLETED": {2, 0}, "match==false or match==true and no_sim_change==true": {2, 0},
 		}), byUpdate, []string{"name", "status", "match"}},

@@ -34,6 +34,12 @@ func TestProgram_Inspector(t *testing.T) {
 	if status != http.StatusOK || !strings.HasPrefix(page, "<!doctype html>") {
 		t.Errorf("%s: %d %.40s, want the page", address, status, page)
 	}
+	for _, link := range []string{"ca", "service.json", "page/openapi.json"} {
+		linked, _ := get(http.MethodGet, address+link, http.Header{"Accept": {"text/html"}})
+		if linked != http.StatusOK || !strings.Contains(page, `<a href="`+link+`" id=`) {
+			t.Errorf("%s: %d, want 200, and a link in the page", link, linked)
+		}
+	}
 	if session != http.StatusNoContent {
 		t.Errorf("session with the token of the fragment: %d, want 204", session)
 	}

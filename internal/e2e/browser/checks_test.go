@@ -291,6 +291,10 @@ func TestChecks_OpenAsPhone(t *testing.T) {
 			t.Errorf("as %q: callback %s, want %s; the timeline must contain opened: %t", row.as, got.Status, p.newest().Status, opened)
 		}
 	}
+	const want = " phone other_sim offline not_mobile_ip mno_not_supported mno_timeout mno_user_not_found mno_response_error mno_server_error mno_no_data_available ip_mismatch ip_msisdn_mismatch"
+	if offered := evaluate[string](pg, `[...document.querySelector("#open-as").options].map((option) => option.value).join(" ")`); offered != want {
+		t.Errorf("the page offers the results %q, want %q", offered, want)
+	}
 }
 
 func TestChecks_FollowRedirect(t *testing.T) {
