@@ -79,7 +79,7 @@ func record(t *testing.T, commands []recorded) map[string][]exchange {
 		file := filepath.Join(dir, row.name)
 		command := exec.CommandContext(t.Context(), "go", row.args...)
 		command.Dir = root
-		command.Env = append(os.Environ(), "RECORD="+file, "GOFLAGS=-overlay="+overlayFile)
+		command.Env = append(os.Environ(), "RECORD="+file, "GOFLAGS="+os.Getenv("GOFLAGS")+" -overlay="+overlayFile)
 		if output, err := command.CombinedOutput(); err != nil {
 			t.Fatalf("go %s: %v\n%s", strings.Join(row.args, " "), err, output)
 		}
