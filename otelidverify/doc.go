@@ -5,11 +5,11 @@
 //	…
 //	verifier, err := signature.NewVerifier(keys, hosts, &signature.VerifierOptions{Observe: otelidverify.ObserveVerifier()})
 //	…
-//	registration, err := otelidverify.RegisterJWKS(keys)
+//	otelidverify.RegisterJWKS(keys)
 //	…
 //	checks, err := inbox.New(ctx, db, inbox.Postgres, &inbox.Options{Observe: otelidverify.ObserveInbox[inbox.Event]()})
 //	…
-//	registration, err := otelidverify.RegisterInbox(checks.Stats)
+//	otelidverify.RegisterInbox(checks.Stats)
 //
 // By default, these use the global providers. To use others, pass [WithTracerProvider] and
 // [WithMeterProvider].

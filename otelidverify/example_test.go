@@ -77,11 +77,7 @@ func ExampleRegisterJWKS() {
 		log.Fatal(err)
 	}
 
-	registration, err := otelidverify.RegisterJWKS(keys)
-	if err != nil {
-		log.Print(err)
-		return
-	}
+	registration := otelidverify.RegisterJWKS(keys)
 	defer registration.Unregister()
 
 	fmt.Println("registered")

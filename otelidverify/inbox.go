@@ -58,15 +58,15 @@ const statsTimeout = 2 * time.Second
 // RegisterInbox registers gauges with the values of inbox.Inbox.Stats: use
 // RegisterInbox(checks.Stats). They are idverify.inbox.pending, idverify.inbox.oldest.age,
 // idverify.inbox.stopped, idverify.inbox.in_progress and idverify.inbox.overdue. They describe the
-// table, so one process for each database is enough. If the database fails or does not respond
-// within two seconds, the gauges have no value, and the global error handler receives the error.
+// table, so one process for each database is enough. If stats is nil, the meter fails, or the
+// database fails or does not respond within two seconds, the gauges have no value, and the global
+// error handler receives the error.
 //
 // The gauges have no attributes: register only one Inbox for each MeterProvider. To stop, call
-// Unregister of the result. RegisterInbox returns an error if stats is nil or the meter fails. The
-// error does not affect the Inbox: log it and continue.
-func RegisterInbox[S slog.LogValuer](stats func(context.Context) (S, error), opts ...Option) (metric.Registration, error) {
+// Unregister of the result.
+func RegisterInbox[S slog.LogValuer](stats func(context.Context) (S, error), opts ...Option) metric.Registration {
 	if stats == nil {
-		return nil, errors.New("otelidverify: register inbox: stats is nil")
+		return registered(inboxPending, nil, errors.New("stats is nil"))
 	}
 	meter := newConfig(opts).meter()
 	counts := []struct {
@@ -82,13 +82,13 @@ func RegisterInbox[S slog.LogValuer](stats func(context.Context) (S, error), opt
 	oldest, err := meter.Float64ObservableGauge(inboxOldestAge, metric.WithUnit("s"),
 		metric.WithDescription("Largest difference between the current time and the time at which a result that waits for Work was stored."))
 	if err != nil {
-		return nil, fmt.Errorf("otelidverify: create %s: %w", inboxOldestAge, err)
+		return registered(inboxOldestAge, nil, err)
 	}
 	gauges := []metric.Observable{oldest}
 	for n := range counts {
 		c := &counts[n]
 		if c.gauge, err = meter.Int64ObservableGauge(c.name, metric.WithUnit(c.unit), metric.WithDescription(c.description)); err != nil {
-			return nil, fmt.Errorf("otelidverify: create %s: %w", c.name, err)
+			return registered(c.name, nil, err)
 		}
 		gauges = append(gauges, c.gauge)
 	}
@@ -112,10 +112,7 @@ func RegisterInbox[S slog.LogValuer](stats func(context.Context) (S, error), opt
 		}
 		return nil
 	}, gauges...)
-	if err != nil {
-		return nil, fmt.Errorf("otelidverify: register inbox: %w", err)
-	}
-	return registration, nil
+	return registered(inboxPending, registration, err)
 }
 
 // group contains the attributes of an inbox.Event or inbox.Stats. Another version of module inbox

@@ -3,7 +3,6 @@ package otelidverify
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"go.opentelemetry.io/otel/metric"
 
@@ -18,17 +17,17 @@ const jwksAge = "idverify.jwks.age"
 // set.
 //
 // The gauge has no attributes: register only one key set for each MeterProvider. To stop, call
-// Unregister of the result. RegisterJWKS returns an error if keys is nil or the meter fails. The
-// error does not affect keys: log it and continue.
-func RegisterJWKS(keys *signature.JWKS, opts ...Option) (metric.Registration, error) {
+// Unregister of the result. If keys is nil or the meter fails, the gauge has no value, and the
+// global error handler receives the error.
+func RegisterJWKS(keys *signature.JWKS, opts ...Option) metric.Registration {
 	if keys == nil {
-		return nil, errors.New("otelidverify: register key set: keys is nil")
+		return registered(jwksAge, nil, errors.New("keys is nil"))
 	}
 	meter := newConfig(opts).meter()
 	gauge, err := meter.Float64ObservableGauge(jwksAge, metric.WithUnit("s"),
 		metric.WithDescription("Time since the last successful fetch of the key set."))
 	if err != nil {
-		return nil, fmt.Errorf("otelidverify: create %s: %w", jwksAge, err)
+		return registered(jwksAge, nil, err)
 	}
 	registration, err := meter.RegisterCallback(func(_ context.Context, o metric.Observer) error {
 		if age, fetched := keys.Age(); fetched {
@@ -36,8 +35,5 @@ func RegisterJWKS(keys *signature.JWKS, opts ...Option) (metric.Registration, er
 		}
 		return nil
 	}, gauge)
-	if err != nil {
-		return nil, fmt.Errorf("otelidverify: register key set: %w", err)
-	}
-	return registration, nil
+	return registered(jwksAge, registration, err)
 }

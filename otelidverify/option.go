@@ -98,3 +98,12 @@ func report(instrument string, err error) {
 		otel.Handle(fmt.Errorf("otelidverify: create %s: %w", instrument, err))
 	}
 }
+
+// registered returns the registration of a gauge, with the error handling of durations.
+func registered(gauge string, r metric.Registration, err error) metric.Registration {
+	report(gauge, err)
+	if err != nil {
+		return noop.Registration{}
+	}
+	return r
+}

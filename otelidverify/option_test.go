@@ -53,18 +53,27 @@ func TestClientOption_BrokenMeter(t *testing.T) {
 	client := srv.Client(otelidverify.ClientOption(otelidverify.WithMeterProvider(brokenMeters{})), fastRetries())
 	srv.Inject(sandboxfake.Match{Operation: "phone_check.list"}, sandboxfake.Fault{Status: http.StatusBadGateway})
 	_, err := client.PhoneChecks.List(t.Context(), idverify.ListOptions{})
-	otelidverify.ObserveVerifier(otelidverify.WithMeterProvider(brokenMeters{}))(t.Context(), signature.Verification{Operation: "callback"})
-
-	if err != nil {
-		t.Errorf("error of the operation = %v, want none: metrics must not affect it", err)
-	}
-	if len(handled) != 5 { // four instruments of the client, one of the verifier
-		t.Errorf("handled errors = %q, want one for each instrument", handled)
+	broken := otelidverify.WithMeterProvider(brokenMeters{})
+	otelidverify.ObserveVerifier(broken)(t.Context(), signature.Verification{Operation: "callback"})
+	registrations := []metric.Registration{
+		otelidverify.RegisterJWKS(must(client.NewJWKS(nil))(t), broken),
+		otelidverify.RegisterInbox(func(context.Context) (attrs, error) { return stats, nil }, broken),
 	}
 	for _, err := range handled {
 		if !errors.Is(err, errBroken) {
 			t.Errorf("handled error = %v, want the meter's", err)
 		}
+	}
+	registrations = append(registrations, otelidverify.RegisterJWKS(nil), otelidverify.RegisterInbox[attrs](nil))
+
+	if err != nil {
+		t.Errorf("error of the operation = %v, want none: metrics must not affect it", err)
+	}
+	for _, r := range registrations {
+		noError(t, r.Unregister())
+	}
+	if len(handled) != 9 { // four instruments of the client, one of the verifier, four registrations
+		t.Errorf("handled errors = %q, want one for each instrument and registration", handled)
 	}
 }
 
@@ -77,9 +86,9 @@ func TestClientOption_NilProviders(t *testing.T) {
 
 	_, err := client.PhoneChecks.Create(t.Context(), number)
 	otelidverify.ObserveVerifier(opts...)(t.Context(), signature.Verification{Operation: "callback"})
-	registration, registerErr := otelidverify.RegisterJWKS(keys, opts...)
+	registration := otelidverify.RegisterJWKS(keys, opts...)
 
-	if err := errors.Join(err, registerErr, registration.Unregister()); err != nil {
+	if err := errors.Join(err, registration.Unregister()); err != nil {
 		t.Error(err)
 	}
 }

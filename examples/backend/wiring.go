@@ -46,11 +46,8 @@ func (s *shop) connect(ctx context.Context, c config, pool *pgxpool.Pool) error 
 	if err := s.connectSignIn(s.checks.Flows(0)); err != nil {
 		return err
 	}
-	_, keysErr := otelidverify.RegisterJWKS(s.keys)
-	_, checksErr := otelidverify.RegisterInbox(s.checks.Stats)
-	if err := errors.Join(keysErr, checksErr); err != nil {
-		s.log.WarnContext(ctx, "started with a warning", "error", err)
-	}
+	otelidverify.RegisterJWKS(s.keys)
+	otelidverify.RegisterInbox(s.checks.Stats)
 	workers := expireWorkers(pool)
 	river.AddWorker(workers, &resultWorker{pool: pool, checks: s.checks, process: process})
 	// A job of a process that was killed runs again after a minute.

@@ -41,10 +41,7 @@ func TestInbox_Metrics(t *testing.T) {
 			cancel()
 		}
 	}})
-	registration, err := otelidverify.RegisterInbox(checks.Stats, meters)
-	if err != nil {
-		t.Fatal(err)
-	}
+	registration := otelidverify.RegisterInbox(checks.Stats, meters)
 
 	for _, reference := range []string{"late", "failing", "good"} {
 		plan(t, db, checks, reference)
@@ -61,7 +58,7 @@ func TestInbox_Metrics(t *testing.T) {
 	}
 	now = now.Add(time.Minute)
 	waiting := series(t, reader)
-	err = checks.Work(ctx, func(_ context.Context, _ *sql.Tx, e inbox.Entry) error {
+	err := checks.Work(ctx, func(_ context.Context, _ *sql.Tx, e inbox.Entry) error {
 		if e.Reference == "failing" {
 			now = now.Add(2 * time.Second)
 			return errors.New("failed")
