@@ -225,8 +225,8 @@ func (p *pages) chosen(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusSeeOther)
 	case opened.Response.Status == http.StatusOK, chosen.ErrorCode == notMobileIP && opened.Response.Status == http.StatusPreconditionFailed:
 		ended := message{Title: "The check ended with " + chosen.Result(), Text: []string{resultText(check, chosen)}}
-		if opened.hasCode() {
-			ended = message{Title: "The phone received a code", Text: []string{"There is no redirect URL. The backend exchanges the code for the result."}}
+		if code := opened.code(); code != "" {
+			ended = message{Title: "The phone received a code", Text: []string{"There is no redirect URL. The backend exchanges the code for the result: " + code}}
 		}
 		p.writeMessage(w, r, http.StatusOK, ended)
 	default:
@@ -243,12 +243,13 @@ type openedCheckResponse struct {
 	} `json:"response"`
 }
 
-// hasCode reports whether the body contains a code, so that the check has not ended.
-func (o openedCheckResponse) hasCode() bool {
+// code returns the code in the body, or "" if the check has ended.
+func (o openedCheckResponse) code() string {
 	var body struct {
 		Code string `json:"code"`
 	}
-	return json.Unmarshal(o.Response.Body, &body) == nil && body.Code != ""
+	_ = json.Unmarshal(o.Response.Body, &body)
+	return body.Code
 }
 
 // chosenAs returns the choice of a form. If the form is invalid, it returns the status to respond

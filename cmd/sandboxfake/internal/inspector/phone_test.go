@@ -3,6 +3,7 @@ package inspector_test
 import (
 	"fmt"
 	"net/http"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -106,6 +107,25 @@ func TestPhonePage_WithoutURLs(t *testing.T) {
 }
 
 // Messengers and browsers request links in advance.
+// TestPhonePage_Code exchanges the code of a check that has no redirect URL.
+func TestPhonePage_Code(t *testing.T) {
+	t.Parallel()
+	s := newShop(t, newServer(t, ""), "v0.2")
+	s.withoutURLs = true
+	path := s.create(idverify.ProductPhoneCheck, "447700900012")
+
+	page := s.choose(path, "other_sim")
+
+	code := regexp.MustCompile(`for the result: ([^<]+)<`).FindStringSubmatch(page.body)
+	if code == nil {
+		t.Fatalf("page without a code:\n%s", page.body)
+	}
+	check := must(s.client.PhoneChecks.Complete(t.Context(), path[strings.LastIndex(path, "/")+1:], code[1]))(t)
+	if check.Match != idverify.VerdictNo {
+		t.Errorf("match = %v, want no", check.Match)
+	}
+}
+
 func TestPhonePage_OpensOnlyByForm(t *testing.T) {
 	t.Parallel()
 	s := newShop(t, newServer(t, ""), "v0.2")
