@@ -65,8 +65,8 @@ const minToken = 16
 
 // NewApp returns an App. An error names the field of c to change. The fields for a Web must be
 // zero: a check of an app has no redirect URL, so that the app gets the code in the response to the
-// Check URL. The project must have none either, unless it is an app link or a universal link whose
-// page is not Web.Return.
+// Check URL. The project must have none either, unless it is an app link or a universal link, at
+// another path than that of a Web. If the link opens in a browser, [Web.Return] revokes the flow.
 func NewApp(c Config) (*App, error) {
 	b, err := newBinder("app", c)
 	switch {

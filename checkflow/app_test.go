@@ -358,19 +358,25 @@ func TestApp_ConcurrentExchanges(t *testing.T) {
 }
 
 // TestApp_RedirectToReturn: the project has the redirect URL of a website, so a check of an app
-// ends in a browser. It signs nobody in.
+// ends in a browser. It signs nobody in, nor does the code afterwards.
 func TestApp_RedirectToReturn(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	s.config.Create = s.withRedirect
 	_, r := newStart(t)
-	check := must(s.app(t).Start(r, "", checkflow.StartParams{Check: idverify.PhoneCheckParams{PhoneNumber: victims}}))(t)
+	app := s.app(t)
+	check := must(app.Start(r, "", checkflow.StartParams{Check: idverify.PhoneCheckParams{PhoneNumber: victims}}))(t)
 	b := s.browser()
 	b.setCookie(check.Token)
+	redirect := b.redirectOf(check.CheckURL)
 
-	b.open(check.CheckURL).wantReason(t, checkflow.ReasonOtherSession)
+	b.open(redirect).wantReason(t, checkflow.ReasonOtherSession)
+	got := app.Exchange(r, checkflow.ExchangeParams{Token: check.Token, CheckID: check.CheckID, Code: parameter(t, redirect, "code")})
 
 	b.wantUser(t, "the person", "")
+	if got != (checkflow.Result{Reason: checkflow.ReasonRevoked}) {
+		t.Errorf("result = %+v, want only reason revoked: the app did not open the Check URL", got)
+	}
 }
 
 func TestApp_HidesTokens(t *testing.T) {

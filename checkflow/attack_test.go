@@ -328,6 +328,23 @@ func TestWeb_Prefetch(t *testing.T) {
 	}
 }
 
+// TestWeb_OtherMethodFirst: a page of the attacker makes the victim's browser open the Check URL
+// with HEAD, or with a header that CORS requires OPTIONS for, so that it sends no GET to Return. As
+// in TestWeb_Prefetch, the attacker reads the redirect URL.
+func TestWeb_OtherMethodFirst(t *testing.T) {
+	t.Parallel()
+	for _, method := range []string{http.MethodHead, http.MethodOptions, http.MethodPost} {
+		s := newSite(t)
+		attacker, victim := s.browser(), s.browser()
+		redirect := victim.redirectOf(attacker.start(victims))
+
+		victim.send(t.Context(), true, method, redirect, "", nil)
+		attacker.open(redirect).wantReason(t, checkflow.ReasonRevoked)
+
+		attacker.wantUser(t, "the attacker, after "+method, "")
+	}
+}
+
 // TestWeb_RejectsStarts sends requests that must not cause a check.
 func TestWeb_RejectsStarts(t *testing.T) {
 	t.Parallel()
@@ -451,7 +468,7 @@ func TestWeb_OtherNumber(t *testing.T) {
 	}
 }
 
-// TestWeb_RejectsMethods checks that only GET reaches the store.
+// TestWeb_RejectsMethods checks that another method does not change the flow of its owner.
 func TestWeb_RejectsMethods(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

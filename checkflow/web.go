@@ -132,8 +132,9 @@ func (web *Web) Start(w http.ResponseWriter, r *http.Request, p StartParams) (ch
 //
 // If another browser returns before the owner has finished, the flow is revoked, and report is not
 // called: someone may have sent the Check URL to the person who opened it. This includes a browser
-// that only loads a page in advance (Sec-Purpose: prefetch). Put no handler before Return that can
-// respond in its place, such as a login or a rate limit: then nothing is revoked.
+// that only loads a page in advance (Sec-Purpose: prefetch), and one without the cookie that sends
+// another method, such as HEAD. Put no handler before Return that can respond in its place, such as
+// a login or a rate limit: then nothing is revoked.
 func (web *Web) Return(report func(w http.ResponseWriter, r *http.Request, result Result) (location string)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		setPrivate(w)
@@ -167,15 +168,12 @@ func (web *Web) Return(report func(w http.ResponseWriter, r *http.Request, resul
 // verify returns the verified redirect in r. If there is none, verify responds and returns false.
 func (web *Web) verify(w http.ResponseWriter, r *http.Request) (*idverify.Redirect, bool) {
 	if r.Method != http.MethodGet {
+		web.revoke(r)
 		w.Header().Set("Allow", http.MethodGet)
 		http.Error(w, http.StatusText(http.StatusMethodNotAllowed), http.StatusMethodNotAllowed)
 		return nil, false
 	}
-	m, err := web.verifier.VerifyRedirect(r)
-	var redirect *idverify.Redirect
-	if err == nil {
-		redirect, err = idverify.ParseRedirect(m)
-	}
+	redirect, err := web.redirect(r)
 	if err == nil {
 		return redirect, true
 	}
@@ -193,6 +191,29 @@ func (web *Web) verify(w http.ResponseWriter, r *http.Request) (*idverify.Redire
 	page := html.EscapeString(web.pageFor(reason))
 	fmt.Fprintf(w, "<!doctype html>\n<meta http-equiv=\"refresh\" content=\"0; url=%s\">\n<title>Start again</title>\n<a href=\"%s\">Start again</a>\n", page, page)
 	return nil, false
+}
+
+// redirect verifies and decodes the redirect in r.
+func (web *Web) redirect(r *http.Request) (*idverify.Redirect, error) {
+	m, err := web.verifier.VerifyRedirect(r)
+	if err != nil {
+		return nil, err
+	}
+	return idverify.ParseRedirect(m)
+}
+
+// revoke revokes the flow of a redirect with another method than GET. A page of an attacker can
+// make a browser send only a HEAD, or the OPTIONS of CORS, both without cookies. If r has the
+// cookie, it may be the owner's.
+func (web *Web) revoke(r *http.Request) {
+	if _, err := r.Cookie(web.cookie.Name); err == nil {
+		return
+	}
+	get := r.WithContext(r.Context())
+	get.Method = http.MethodGet // which the service has signed
+	if redirect, err := web.redirect(get); err == nil {
+		web.b.claim(detach(r), "checkflow: return rejected", ExchangeParams{CheckID: redirect.CheckID}, true, true)
+	}
 }
 
 // pageFor returns the URL of the start page with a reason, which may be empty.
