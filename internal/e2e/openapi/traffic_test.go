@@ -165,7 +165,8 @@ func TestService_DescribesTraffic(t *testing.T) {
 		{"simswap", []string{"run", "./examples/simswap"}, 4},
 		{"console", []string{"run", "./examples/console"}, 10},
 		{"callbacks", []string{"run", "-C", "examples/callbacks", "."}, 5},
-		{"passwordless", []string{"test", "-count=1", "-run", "^TestRun_", "./examples/passwordless"}, 3}, // a server; the test is its browser
+		{"passwordless", []string{"test", "-count=1", "-run", "^TestRun_", "./examples/passwordless"}, 3},        // a server; the test is its browser
+		{"signin", []string{"test", "-count=1", "-run", "^Test(SignIn|Site_Rejects)$", "./examples/signin"}, 10}, // likewise
 	})
 
 	for name, all := range exchanges {
