@@ -329,8 +329,8 @@ func TestWeb_Prefetch(t *testing.T) {
 }
 
 // TestWeb_OtherMethodFirst: a page of the attacker makes the victim's browser open the Check URL
-// with HEAD, or with a header that CORS requires OPTIONS for, so that it sends no GET to Return. As
-// in TestWeb_Prefetch, the attacker reads the redirect URL.
+// with HEAD, or send a CORS preflight, so that the browser sends no GET to Return. As in
+// TestWeb_Prefetch, the attacker reads the redirect URL.
 func TestWeb_OtherMethodFirst(t *testing.T) {
 	t.Parallel()
 	for _, method := range []string{http.MethodHead, http.MethodOptions, http.MethodPost} {

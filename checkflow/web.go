@@ -203,9 +203,9 @@ func (web *Web) redirect(r *http.Request) (*idverify.Redirect, error) {
 	return idverify.ParseRedirect(m)
 }
 
-// revoke revokes the flow of a redirect with another method than GET. A page of an attacker can
-// make a browser send only a HEAD, or the OPTIONS of CORS, both without cookies. If r has the
-// cookie, it may be the owner's.
+// revoke revokes the flow of a redirect that arrives with another method than GET. A page of an
+// attacker can make a browser send HEAD, or OPTIONS as a CORS preflight, both without cookies. A
+// request with the cookie may be the owner's, and revokes nothing.
 func (web *Web) revoke(r *http.Request) {
 	if _, err := r.Cookie(web.cookie.Name); err == nil {
 		return

@@ -56,8 +56,8 @@ func (k keySet) jwks(t *testing.T) *signature.JWKS {
 }
 
 // patientTransport is a transport whose first request does not end with its context, because a busy
-// machine may need more than the 3 s of a fetch. Later requests do: an examination makes the key
-// set hang. After a failed fetch, a receiver still has the first key set.
+// machine may need more than the 3 s of a fetch. Later requests end with their contexts, because an
+// examination makes the key set hang. After a failed fetch, a receiver still has the first key set.
 type patientTransport struct {
 	next http.RoundTripper
 	used atomic.Bool
