@@ -138,7 +138,11 @@ func (s *service) bootstrap() error {
 	if err != nil {
 		return err
 	}
-	p, err := s.provisionProject(owner.Credentials.ClientID, &projectParams{Name: new("Sandbox project"), Mode: new(string(modeSandbox))})
+	project := projectParams{Name: new("Sandbox project"), Mode: new(string(modeSandbox))}
+	if s.opts.liveProject {
+		project = projectParams{Name: new("Live project"), Mode: new(string(modeLive))}
+	}
+	p, err := s.provisionProject(owner.Credentials.ClientID, &project)
 	if err != nil {
 		return err
 	}

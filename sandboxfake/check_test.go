@@ -109,7 +109,7 @@ func TestServer_RedirectProjectURL(t *testing.T) {
 func TestServer_OpenedBody(t *testing.T) {
 	t.Parallel()
 	var errorCode string
-	srv := consoleServer(t, sandboxfake.WithOutcomeFunc(func(idverify.Product, string) sandboxfake.Outcome {
+	srv := consoleServer(t, sandboxfake.WithLiveProject(), sandboxfake.WithOutcomeFunc(func(idverify.Product, string) sandboxfake.Outcome {
 		if errorCode == "" {
 			return sandboxfake.Outcome{Status: idverify.StatusCompleted, Match: idverify.VerdictYes}
 		}
@@ -117,7 +117,7 @@ func TestServer_OpenedBody(t *testing.T) {
 	}))
 	var receiver recordingReceiver
 	callbacks := srv.Handle("shop.sandbox.test", &receiver)
-	product := newProductAPI(t, srv, srv.NewProject(idverify.ProjectParams{Name: "Live", Mode: idverify.ModeLive}).Credentials)
+	product := newProductAPI(t, srv, srv.Credentials())
 	for _, row := range []struct {
 		version, errorCode, fields string
 		status                     int

@@ -30,6 +30,7 @@ type options struct {
 	seed           uint64
 	newIDs         bool                 // WithNewIDsAfterReset
 	credentials    idverify.Credentials // of the initial project; if zero, derived from the seed
+	liveProject    bool                 // WithLiveProject
 	inMemory       bool
 	addr           string
 	frozenAt       time.Time
@@ -96,6 +97,16 @@ func WithCredentials(c idverify.Credentials) Option {
 			return errors.New("project credentials: the client ID contains a colon or a control character")
 		}
 		o.credentials = c
+		return nil
+	}
+}
+
+// WithLiveProject makes the initial project a live project, for clients with
+// [idverify.WithLiveOnly]. Its checks are charged: see [WithPrices]. The workspace starts with a
+// balance of 100. By default, the initial project is a sandbox project.
+func WithLiveProject() Option {
+	return func(o *options) error {
+		o.liveProject = true
 		return nil
 	}
 }

@@ -122,10 +122,10 @@ func TestWithOutcomeFunc_Outcome(t *testing.T) {
 		"447700900004": {Status: idverify.StatusError, Match: idverify.VerdictNo, ErrorCode: "mno_timeout"},
 		"447700900005": {Status: idverify.StatusError, ErrorCode: "ip_mismatch"},
 	}
-	srv := consoleServer(t, sandboxfake.WithOutcomeFunc(func(_ idverify.Product, number string) sandboxfake.Outcome { return outcomes[number] }))
+	srv := consoleServer(t, sandboxfake.WithLiveProject(), sandboxfake.WithOutcomeFunc(func(_ idverify.Product, number string) sandboxfake.Outcome { return outcomes[number] }))
 	var received recordingReceiver
 	host := srv.Handle("app.sandbox.test", &received)
-	product := newProductAPI(t, srv, srv.NewProject(idverify.ProjectParams{Name: "Live", Mode: idverify.ModeLive}).Credentials)
+	product := newProductAPI(t, srv, srv.Credentials())
 	show := func(o sandboxfake.Outcome) string {
 		fields := map[string]any{"status": string(o.Status)}
 		if o.Match != idverify.VerdictUnknown {

@@ -102,6 +102,24 @@ func TestServer_SharedServerReproducesIDs(t *testing.T) {
 	wantEqual(t, ids(quiet), ids(busy), "IDs among others")
 }
 
+// The initial project stays a live one after a reset.
+func TestWithLiveProject_Charge(t *testing.T) {
+	t.Parallel()
+	srv := sandboxfake.New(t, sandboxfake.WithInMemory(), sandboxfake.WithLiveProject())
+
+	for _, when := range []string{"at the start", "after a reset"} {
+		check, err := srv.Client(idverify.WithLiveOnly()).PhoneChecks.Create(t.Context(), idverify.PhoneCheckParams{PhoneNumber: "447700900012"})
+		if err != nil {
+			t.Fatalf("%s: %v", when, err)
+		}
+		projects := must(srv.Console().Projects.List(t.Context(), idverify.ListOptions{}))(t).Items
+		if check.ChargeAmount != "1" || check.SnapshotBalance != "99" || len(projects) != 1 || projects[0].Mode != idverify.ModeLive || projects[0].Name != "Live project" {
+			t.Errorf("%s: charge %s, balance %s, projects %+v, want a charge of 1 of 100, and one live project", when, check.ChargeAmount, check.SnapshotBalance, projects)
+		}
+		srv.Reset()
+	}
+}
+
 func TestWithCredentials_InitialProject(t *testing.T) {
 	t.Parallel()
 	want := idverify.Credentials{ClientID: "my app", ClientSecret: idverify.NewSecret("a+secret/=")}

@@ -104,9 +104,8 @@ func TestRedirect(t *testing.T) {
 }
 
 func TestOwnWiring(t *testing.T) {
-	srv := sandboxfake.New(t, sandboxfake.WithFrozenClock(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)))
-	shop := srv.NewProject(idverify.ProjectParams{Name: "Shop", Mode: idverify.ModeLive})
-	client, err := idverify.NewClient(srv.URL(), shop.Credentials, idverify.WithLiveOnly(), idverify.WithHTTPClient(srv.HTTPClient()), idverify.WithClock(srv.Now))
+	srv := sandboxfake.New(t, sandboxfake.WithLiveProject(), sandboxfake.WithFrozenClock(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)))
+	client, err := idverify.NewClient(srv.URL(), srv.Credentials(), idverify.WithLiveOnly(), idverify.WithHTTPClient(srv.HTTPClient()), idverify.WithClock(srv.Now))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -59,7 +59,7 @@ type service struct {
 	}
 }
 
-// newService returns a service with the initial workspace, its owner and a sandbox project. Their
+// newService returns a service with the initial workspace, its owner and its project. Their
 // IDs and credentials do not depend on seed, so that clients need no new configuration after a
 // reset. All other IDs are derived from seed.
 func newService(opts *options, url string, transport *http.Transport, keys *keySource, seed uint64) (*service, error) {

@@ -30,6 +30,7 @@ type flags struct {
 	fixedKeys              bool
 	controlToken           string
 	clientID, clientSecret string // of the project; empty for generated ones
+	live                   bool   // the project is a live project
 	remoteControl          bool
 	json                   bool
 	quiet                  bool
@@ -152,6 +153,7 @@ func (f *flags) define(set *flag.FlagSet) {
 	set.StringVar(&f.controlToken, "control-token", "", "the `token` that /_sandbox/ requires, of at least 16 characters; random by default. Prefer the environment variable: other users can see flags")
 	set.StringVar(&f.clientID, "client-id", "", "client `ID` of the project, for programs with fixed credentials; requires -client-secret")
 	set.StringVar(&f.clientSecret, "client-secret", "", "client `secret` of the project. Prefer the environment variable: other users can see flags")
+	set.BoolVar(&f.live, "live", false, "make the project a live project, for programs that reject checks of a sandbox project")
 	set.BoolVar(&f.remoteControl, "remote-control", false, "serve /_sandbox/ to any address, not only to this machine")
 	set.BoolVar(&f.json, "json", false, "print one line of JSON instead of text")
 	set.BoolVar(&f.quiet, "quiet", false, "do not log requests")
@@ -249,6 +251,7 @@ func (f *flags) options(log io.Writer) ([]sandboxfake.Option, error) {
 		{f.clientID+f.clientSecret != "", func() sandboxfake.Option {
 			return sandboxfake.WithCredentials(idverify.Credentials{ClientID: f.clientID, ClientSecret: idverify.NewSecret(f.clientSecret)})
 		}},
+		{f.live, sandboxfake.WithLiveProject},
 		{!f.quiet, func() sandboxfake.Option { return sandboxfake.WithRequestLog(log) }},
 		{f.digest == base64Digest, sandboxfake.WithBase64Digest},
 		{f.rateLimit != 0, func() sandboxfake.Option { return sandboxfake.WithRateLimit(f.rateLimit) }},

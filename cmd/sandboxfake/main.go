@@ -28,6 +28,8 @@
 //	-control-token token   the token that /_sandbox/ requires
 //	-client-id id          client ID of the project, for programs with fixed credentials
 //	-client-secret secret  client secret of the project
+//	-live                  make the project a live one, for programs that reject checks of a sandbox
+//	                       project, as idverify.WithLiveOnly does
 //	-remote-control        serve /_sandbox/ to any address, for example other containers
 //	-quiet                 do not log requests
 //

@@ -103,7 +103,7 @@ type reader struct {
 
 func newReader(t *testing.T) *reader {
 	t.Helper()
-	r := &reader{t: t, dir: t.TempDir(), service: sandboxfake.New(t), addr: strings.Replace(tooltest.ReservedAddress(t), "127.0.0.1", "localhost", 1)}
+	r := &reader{t: t, dir: t.TempDir(), service: sandboxfake.New(t, sandboxfake.WithLiveProject()), addr: strings.Replace(tooltest.ReservedAddress(t), "127.0.0.1", "localhost", 1)}
 	ca := filepath.Join(r.dir, "ca.pem")
 	noError(t, os.WriteFile(ca, r.service.CACertPEM(), 0o600))
 	credentials := r.service.Credentials()
@@ -146,7 +146,7 @@ func (r *reader) run(command string) {
 	r.t.Helper()
 	r.steps++
 	switch name, _, _ := strings.Cut(command, " "); {
-	case name == "sandboxfake", name == "export", strings.HasPrefix(command, "go install "), strings.HasPrefix(command, "mkdir "):
+	case command == "sandboxfake -live", name == "export", strings.HasPrefix(command, "go install "), strings.HasPrefix(command, "mkdir "):
 		// newReader starts the fake, in a new folder.
 	case command == "go mod init shop":
 		r.initModule()
