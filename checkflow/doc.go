@@ -9,7 +9,7 @@
 // A Web creates a check in Start, sends the browser to the Check URL, and gets it back in Return:
 //
 //	mux.HandleFunc("POST /start", start) // calls web.Start and redirects to the Check URL
-//	mux.Handle("GET /return", web.Return(report))
+//	mux.Handle("/return", web.Return(report))
 //
 // An App returns the Check URL to the app in Start. The app opens it and passes the code to
 // Exchange.

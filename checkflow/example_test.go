@@ -40,7 +40,7 @@ func Example() {
 		}
 		http.Redirect(w, r, checkURL, http.StatusSeeOther)
 	})
-	mux.Handle("GET /return", web.Return(func(w http.ResponseWriter, r *http.Request, result checkflow.Result) string {
+	mux.Handle("/return", web.Return(func(w http.ResponseWriter, r *http.Request, result checkflow.Result) string {
 		if result.Verdict != idverify.VerdictYes {
 			return "/start.html" // or verify in another way
 		}

@@ -134,8 +134,8 @@ func (web *Web) Start(w http.ResponseWriter, r *http.Request, p StartParams) (ch
 // called: someone may have sent the Check URL to the person who opened it. This includes a browser
 // that only loads a page in advance (Sec-Purpose: prefetch), and one without the cookie that sends
 // another method, such as HEAD. Put no handler before Return that can respond in its place, such
-// as a login or a rate limit: then nothing is revoked. An http.ServeMux responds itself to methods
-// that the pattern of Return excludes: "GET /return" excludes OPTIONS, "/return" none.
+// as a login or a rate limit: then nothing is revoked. For this reason, register Return with a
+// pattern that names no method: after "GET /return", an http.ServeMux itself responds to OPTIONS.
 func (web *Web) Return(report func(w http.ResponseWriter, r *http.Request, result Result) (location string)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		setPrivate(w)

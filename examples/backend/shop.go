@@ -44,7 +44,7 @@ func (s *shop) handler() (http.Handler, error) {
 		"POST /signups":             http.HandlerFunc(s.signUp),
 		"GET /signups/{id}":         http.HandlerFunc(s.signUpStatus),
 		"POST /signins":             http.HandlerFunc(s.signIn),
-		"GET /redirect":             s.web.Return(s.returned),
+		"/redirect":                 s.web.Return(s.returned), // any method, see Return
 		"POST /app/signins":         http.HandlerFunc(s.appSignIn),
 		"POST /app/sessions":        http.HandlerFunc(s.appSession),
 		"GET /session":              http.HandlerFunc(s.session),

@@ -63,7 +63,7 @@ func newSite(origin string, client *idverify.Client, verifier *signature.Verifie
 		}
 		http.Redirect(w, r, checkURL, http.StatusSeeOther)
 	})
-	mux.Handle("GET /return", web.Return(func(w http.ResponseWriter, _ *http.Request, result checkflow.Result) string {
+	mux.Handle("/return", web.Return(func(w http.ResponseWriter, _ *http.Request, result checkflow.Result) string {
 		if result.Verdict != idverify.VerdictYes {
 			return "" // the start page: verify in another way
 		}

@@ -42,7 +42,7 @@ func New(c Config) (http.Handler, error) {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /{$}", a.home)
 	mux.HandleFunc("POST /{$}", a.start)
-	mux.Handle("GET /return", web.Return(a.returned))
+	mux.Handle("/return", web.Return(a.returned))
 	mux.Handle("GET /static/", http.FileServerFS(static))
 	return mux, nil
 }
