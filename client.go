@@ -35,10 +35,10 @@ type Client struct {
 // The URL must have the scheme https and a host, with its port unless that is 443. It may end with
 // a slash and must contain nothing else.
 //
-// Parameter c is [Credentials], [CredentialsFile] or another [CredentialsSource]. NewClient
-// returns an error for an invalid argument, such as Credentials without a secret. It sends no
-// request: if the credentials are wrong, the first operation fails with a [*TokenError]. See
-// [Client.CheckCredentials].
+// Parameter c is [Credentials], [CredentialsFromEnv], [CredentialsFile] or another
+// [CredentialsSource]. NewClient returns an error for an invalid argument, such as Credentials
+// without a secret. It sends no request: if the credentials are wrong, the first operation fails
+// with a [*TokenError]. See [Client.CheckCredentials].
 func NewClient(baseURL string, c CredentialsSource, opts ...Option) (*Client, error) {
 	api, err := newAPI(baseURL, c, opts)
 	if err != nil {

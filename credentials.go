@@ -20,26 +20,12 @@ import (
 // Credentials are a client ID and its secret, which the client exchanges for access tokens. Project
 // credentials are for a [Client], workspace credentials for a [Console].
 //
-// Read them from the environment with [CredentialsFromEnv], or decode them from JSON, for example
-// {"client_id": "…", "client_secret": "…"}. Other fields of the JSON are ignored; NewClient and
-// NewConsole report missing ones. Encoded as JSON, the secret is a placeholder.
+// They can be decoded from JSON, for example {"client_id": "…", "client_secret": "…"}. Other
+// fields of the JSON are ignored; NewClient and NewConsole report missing ones. Encoded as JSON,
+// the secret is a placeholder. [CredentialsFromEnv] reads credentials from the environment.
 type Credentials struct {
 	ClientID     string `json:"client_id"`
 	ClientSecret Secret `json:"client_secret"`
-}
-
-// CredentialsFromEnv returns the credentials in the environment variables IDVERIFY_CLIENT_ID and
-// IDVERIFY_CLIENT_SECRET.
-//
-// The error names a variable that is missing, empty or invalid, and does not contain its value.
-// White space around a value, such as the newline at the end of a file, is an error.
-func CredentialsFromEnv() (Credentials, error) {
-	const id, secret = "IDVERIFY_CLIENT_ID", "IDVERIFY_CLIENT_SECRET"
-	c := Credentials{ClientID: os.Getenv(id), ClientSecret: NewSecret(os.Getenv(secret))}
-	if err := c.validateAs(id, secret, "set both variables"); err != nil {
-		return Credentials{}, fmt.Errorf("idverify: read credentials from the environment: %w", err)
-	}
-	return c, nil
 }
 
 // CredentialsSource provides the credentials of a [Client] or a [Console]. [Credentials] are a
@@ -77,6 +63,33 @@ type CredentialsFunc func(ctx context.Context) (Credentials, error)
 
 // Credentials implements [CredentialsSource]. It calls f.
 func (f CredentialsFunc) Credentials(ctx context.Context) (Credentials, error) { return f(ctx) }
+
+// Environment variables of [CredentialsFromEnv].
+const (
+	envClientID     = "IDVERIFY_CLIENT_ID"
+	envClientSecret = "IDVERIFY_CLIENT_SECRET"
+)
+
+// CredentialsFromEnv returns a source of the credentials in the environment variables
+// IDVERIFY_CLIENT_ID and IDVERIFY_CLIENT_SECRET, which it reads once.
+//
+// If a variable is missing, empty or invalid, NewClient and NewConsole return an error that names
+// the variable, without its value. White space around a value, such as the newline at the end of a
+// file, is an error.
+func CredentialsFromEnv() CredentialsSource {
+	return envCredentials{os.Getenv(envClientID), NewSecret(os.Getenv(envClientSecret))}
+}
+
+// envCredentials are credentials from the environment, which do not change.
+type envCredentials Credentials
+
+// Credentials implements [CredentialsSource].
+func (c envCredentials) Credentials(context.Context) (Credentials, error) {
+	if err := Credentials(c).validateAs(envClientID, envClientSecret, "set both variables"); err != nil {
+		return Credentials{}, fmt.Errorf("read credentials from the environment: %w", err)
+	}
+	return Credentials(c), nil
+}
 
 // CredentialsFile returns a source that reads the JSON of [Credentials] from the file with the
 // given path, each time that it is called. To rotate the credentials, rename a new file to path, so
@@ -191,9 +204,9 @@ type sourceCall struct {
 func newCredentialSource(c CredentialsSource) (*credentialSource, error) {
 	switch c := c.(type) {
 	case Credentials:
-		s := &credentialSource{current: c}
-		s.setTexts()
-		return s, c.validate()
+		return fixedCredentials(c, c.validate())
+	case envCredentials:
+		return fixedCredentials(c.Credentials(context.Background()))
 	case CredentialsFunc:
 		if c != nil {
 			return &credentialSource{source: c}, nil
@@ -203,6 +216,13 @@ func newCredentialSource(c CredentialsSource) (*credentialSource, error) {
 		return &credentialSource{source: c.Credentials}, nil
 	}
 	return nil, errors.New("the CredentialsSource is nil (pass Credentials, CredentialsFile or a CredentialsFunc)")
+}
+
+// fixedCredentials returns a source of c, which is valid unless there is an error.
+func fixedCredentials(c Credentials, err error) (*credentialSource, error) {
+	s := &credentialSource{current: c}
+	s.setTexts()
+	return s, err
 }
 
 // get returns the finished call of the source, or an error if ctx ends before that. If fresh is

@@ -32,9 +32,7 @@ func TestCredentialsFromEnv(t *testing.T) {
 	t.Setenv("IDVERIFY_CLIENT_ID", srv.Credentials().ClientID)
 	t.Setenv("IDVERIFY_CLIENT_SECRET", srv.Credentials().ClientSecret.Reveal())
 
-	c := must(idverify.CredentialsFromEnv())(t)
-
-	client := must(idverify.NewClient(srv.URL(), c, idverify.WithHTTPClient(srv.HTTPClient())))(t)
+	client := must(idverify.NewClient(srv.URL(), idverify.CredentialsFromEnv(), idverify.WithHTTPClient(srv.HTTPClient())))(t)
 	if _, err := client.PhoneChecks.List(t.Context(), idverify.ListOptions{}); err != nil {
 		t.Errorf("call with the credentials failed: %v", err)
 	}
@@ -67,13 +65,18 @@ func TestCredentialsFromEnv_Invalid(t *testing.T) {
 				t.Setenv(name, value)
 			}
 
-			c, err := idverify.CredentialsFromEnv()
+			source := idverify.CredentialsFromEnv()
+			c, readErr := source.Credentials(t.Context())
+			_, clientErr := idverify.NewClient("https://eu.api.example.com", source)
+			_, consoleErr := idverify.NewConsole("https://eu.api.example.com", source)
 
-			if err == nil || !strings.Contains(err.Error(), tt.want) {
-				t.Fatalf("error = %v, want one that contains %q", err, tt.want)
-			}
-			if text := err.Error(); strings.Contains(text, "cl1ent") || strings.Contains(text, "pa55word") {
-				t.Errorf("error = %q contains the value of a variable", text)
+			for _, err := range []error{readErr, clientErr, consoleErr} {
+				if err == nil || !strings.Contains(err.Error(), "read credentials from the environment: "+tt.want) {
+					t.Fatalf("error = %v, want one that contains %q", err, tt.want)
+				}
+				if text := err.Error(); strings.Contains(text, "cl1ent") || strings.Contains(text, "pa55word") {
+					t.Errorf("error = %q contains the value of a variable", text)
+				}
 			}
 			if c != (idverify.Credentials{}) {
 				t.Errorf("credentials = %v with an error, want none", c)

@@ -18,12 +18,8 @@ import (
 )
 
 func ExampleNewClient() {
-	credentials, err := idverify.CredentialsFromEnv() // IDVERIFY_CLIENT_ID and IDVERIFY_CLIENT_SECRET
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	client, err := idverify.NewClient("https://eu.api.example.com", credentials)
+	// IDVERIFY_CLIENT_ID and IDVERIFY_CLIENT_SECRET
+	client, err := idverify.NewClient("https://eu.api.example.com", idverify.CredentialsFromEnv())
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -532,9 +528,9 @@ func ExampleCredentialsFromEnv() {
 	defer os.Unsetenv("IDVERIFY_CLIENT_ID")
 	defer os.Unsetenv("IDVERIFY_CLIENT_SECRET")
 
-	_, err := idverify.CredentialsFromEnv()
+	_, err := idverify.NewClient("https://eu.api.example.com", idverify.CredentialsFromEnv())
 	fmt.Println(err)
-	// Output: idverify: read credentials from the environment: IDVERIFY_CLIENT_SECRET begins or ends with white space, such as the newline at the end of a file (remove it)
+	// Output: idverify: new client: read credentials from the environment: IDVERIFY_CLIENT_SECRET begins or ends with white space, such as the newline at the end of a file (remove it)
 }
 
 func ExampleSecret() {

@@ -154,11 +154,8 @@ func TestSite_LoginCookie(t *testing.T) {
 // The functions below are snippets of README.md.
 
 func newLiveSite() (http.Handler, error) {
-	credentials, err := idverify.CredentialsFromEnv() // IDVERIFY_CLIENT_ID and IDVERIFY_CLIENT_SECRET
-	if err != nil {
-		return nil, err
-	}
-	client, err := idverify.NewClient(os.Getenv("IDVERIFY_BASE_URL"), credentials, idverify.WithLiveOnly())
+	// CredentialsFromEnv reads IDVERIFY_CLIENT_ID and IDVERIFY_CLIENT_SECRET.
+	client, err := idverify.NewClient(os.Getenv("IDVERIFY_BASE_URL"), idverify.CredentialsFromEnv(), idverify.WithLiveOnly())
 	if err != nil {
 		return nil, err
 	}

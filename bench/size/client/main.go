@@ -14,11 +14,7 @@ func main() {
 	if len(os.Args) != 3 {
 		log.Fatal("usage: client BASE-URL CHECK-ID")
 	}
-	credentials, err := idverify.CredentialsFromEnv()
-	if err != nil {
-		log.Fatal(err)
-	}
-	client, err := idverify.NewClient(os.Args[1], credentials)
+	client, err := idverify.NewClient(os.Args[1], idverify.CredentialsFromEnv())
 	if err != nil {
 		log.Fatal(err)
 	}
