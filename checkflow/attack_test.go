@@ -550,7 +550,7 @@ func TestWeb_Callbacks(t *testing.T) {
 			var callbacks atomic.Int32
 			service := newService(t)
 			service.Handle("callbacks.sandbox.test", http.HandlerFunc(func(http.ResponseWriter, *http.Request) { callbacks.Add(1) }))
-			s := newSiteOf(t, service, func(c *checkflow.Config) { c.Create = withCallbacks })
+			s := newSiteOf(t, service, func(c *checkflow.Config) { c.CallbackURL = "https://callbacks.sandbox.test/" })
 			owner, other := s.browser(), s.browser()
 			redirect := owner.redirectOf(owner.start(victims))
 			row.end(t, s, redirect)

@@ -72,6 +72,10 @@ type Config struct {
 	// client.PhoneChecks.Create. Inbox.CreatePhoneCheck of module inbox also records the check.
 	Create func(ctx context.Context, client *idverify.Client, p idverify.PhoneCheckParams) (*idverify.PhoneCheck, error)
 
+	// CallbackURL is the callback URL of checks whose StartParams have none, for example that of
+	// Inbox.Handler of module inbox. By default it is that of the project.
+	CallbackURL string
+
 	// Logger receives why a check was not started, and why a return has no verdict. Level error means
 	// that Allow, the store or the service failed; a sender can cause everything else. No record
 	// contains a number, an address, a code or a token. By default nothing is logged.
@@ -280,6 +284,7 @@ func (b *binder) allowed(r *http.Request, token string, p *StartParams) (Flow, e
 		return Flow{}, &allowError{err}
 	}
 	p.Check.PhoneNumber, p.Check.RedirectURL = number, b.RedirectURL
+	p.Check.CallbackURL = cmp.Or(p.Check.CallbackURL, b.CallbackURL)
 	return f, nil
 }
 

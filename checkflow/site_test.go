@@ -381,12 +381,6 @@ func parameter(t *testing.T, redirect, name string) string {
 	return must(url.Parse(redirect))(t).Query().Get(name)
 }
 
-// withCallbacks creates checks with a callback URL.
-func withCallbacks(ctx context.Context, client *idverify.Client, p idverify.PhoneCheckParams) (*idverify.PhoneCheck, error) {
-	p.CallbackURL = "https://callbacks.sandbox.test/"
-	return client.PhoneChecks.Create(ctx, p)
-}
-
 // newStart returns the arguments of Start for a request without a connection.
 func newStart(t *testing.T) (http.ResponseWriter, *http.Request) {
 	t.Helper()

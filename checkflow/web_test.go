@@ -27,6 +27,33 @@ func (s *site) withRedirect(ctx context.Context, client *idverify.Client, p idve
 	return client.PhoneChecks.Create(ctx, p)
 }
 
+func TestConfig_CallbackURL(t *testing.T) {
+	t.Parallel()
+	var got []string
+	s := newSite(t, func(c *checkflow.Config) {
+		c.CallbackURL = "https://shop.sandbox.test/callbacks"
+		c.Create = func(ctx context.Context, client *idverify.Client, p idverify.PhoneCheckParams) (*idverify.PhoneCheck, error) {
+			got = append(got, p.CallbackURL)
+			return client.PhoneChecks.Create(ctx, p)
+		}
+	})
+	appConfig := s.config
+	appConfig.Verifier, appConfig.RedirectURL, appConfig.StartPage = nil, "", ""
+	app := must(checkflow.NewApp(appConfig))(t)
+
+	for _, own := range []string{"", "https://shop.sandbox.test/other"} {
+		p := checkflow.StartParams{Check: idverify.PhoneCheckParams{PhoneNumber: victims, CallbackURL: own}}
+		w, r := newStart(t)
+		must(s.current().Start(w, r, p))(t)
+		must(app.Start(r, "", p))(t)
+	}
+
+	want := []string{"https://shop.sandbox.test/callbacks", "https://shop.sandbox.test/callbacks", "https://shop.sandbox.test/other", "https://shop.sandbox.test/other"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("callback URLs (-want +got):\n%s", diff)
+	}
+}
+
 func TestNewWeb_RejectsConfig(t *testing.T) {
 	t.Parallel()
 	service := sandboxfake.New(t, sandboxfake.WithInMemory())

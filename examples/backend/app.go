@@ -20,7 +20,7 @@ func (s *shop) appSignIn(w http.ResponseWriter, r *http.Request) {
 		s.unavailable(w, r, "check not created", err)
 		return
 	}
-	check, err := s.app.Start(r, "", checkflow.StartParams{Check: idverify.PhoneCheckParams{PhoneNumber: number, PhoneIP: addr, CallbackURL: s.url("/callbacks")}})
+	check, err := s.app.Start(r, "", checkflow.StartParams{Check: idverify.PhoneCheckParams{PhoneNumber: number, PhoneIP: addr}})
 	if err != nil {
 		s.notCreated(w, r, err)
 		return

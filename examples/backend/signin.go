@@ -20,7 +20,7 @@ import (
 // to the browser or the app that started it. The inbox records its result, for the audit log; only
 // the return to checkflow signs somebody in.
 func (s *shop) connectSignIn(flows checkflow.Store) error {
-	c := checkflow.Config{Client: s.client, Store: flows, Allow: s.allow, Create: s.checks.CreatePhoneCheck, Logger: s.log}
+	c := checkflow.Config{Client: s.client, Store: flows, Allow: s.allow, Create: s.checks.CreatePhoneCheck, CallbackURL: s.url("/callbacks"), Logger: s.log}
 	var appErr, webErr error
 	s.app, appErr = checkflow.NewApp(c)
 	c.Verifier, c.RedirectURL, c.StartPage = s.verifier, s.url("/redirect"), s.url("/session")
@@ -90,7 +90,7 @@ func (s *shop) signIn(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		return
 	}
-	checkURL, err := s.web.Start(w, r, checkflow.StartParams{Check: idverify.PhoneCheckParams{PhoneNumber: number, CallbackURL: s.url("/callbacks")}})
+	checkURL, err := s.web.Start(w, r, checkflow.StartParams{Check: idverify.PhoneCheckParams{PhoneNumber: number}})
 	if err != nil {
 		s.notCreated(w, r, err)
 		return
