@@ -60,7 +60,9 @@
 //
 //	web, err := checkflow.NewWeb(checkflow.Config{Store: checks.Flows(0), Create: checks.CreatePhoneCheck, …})
 //
-// With this Create, each check of a sign-in is planned, recorded and its result processed, too.
+// With this Create, each check of a sign-in is planned, recorded and its result processed, too. If
+// the record is all that you need, pass Start a function that returns nil. Set Config.CallbackURL
+// unless the project has a callback URL.
 //
 // # SQLite
 //

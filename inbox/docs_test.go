@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/idverify/idverify-go"
+	"github.com/idverify/idverify-go/checkflow"
 	"github.com/idverify/idverify-go/inbox"
 	"github.com/idverify/idverify-go/sandboxfake"
 	"github.com/idverify/idverify-go/signature"
@@ -33,6 +34,27 @@ func process(ctx context.Context, checks *inbox.Inbox, mux *http.ServeMux, verif
 	})
 	defer stop() // after the HTTP server has shut down, and before db.Close
 	serve()
+}
+
+func signIn(ctx context.Context, checks *inbox.Inbox, client *idverify.Client, verifier *signature.Verifier, allow func(*http.Request, string) error, serve func(*checkflow.Web)) error {
+	web, err := checkflow.NewWeb(checkflow.Config{
+		Client:      client,
+		Verifier:    verifier,
+		Store:       checks.Flows(0),
+		Create:      checks.CreatePhoneCheck,
+		CallbackURL: "https://shop.example.com/callbacks",
+		Allow:       allow,
+		RedirectURL: "https://shop.example.com/return",
+		StartPage:   "/",
+		Logger:      slog.Default(),
+	})
+	if err != nil {
+		return err
+	}
+	stop := checks.Start(context.WithoutCancel(ctx), client, func(context.Context, *sql.Tx, inbox.Entry) error { return nil })
+	defer stop()
+	serve(web)
+	return nil
 }
 
 func planAndCreate(ctx context.Context, checks *inbox.Inbox, client *idverify.Client, tx *sql.Tx, reference, number, callbackURL string) (checkURL string, err error) {
@@ -111,6 +133,41 @@ func TestProduction_StoresDurably(t *testing.T) {
 	noError(t, b.db.QueryRowContext(ctx, "SELECT verdict FROM sign_ups WHERE reference = $1", reference).Scan(&verdict))
 	if verdict != "yes" {
 		t.Errorf("verdict = %q, want yes", verdict)
+	}
+}
+
+func TestProduction_RecordsSignIn(t *testing.T) {
+	t.Parallel()
+	processed := make(chan inbox.Event, 100)
+	b := newBackend(t, databases[0], &inbox.Options{Observe: func(_ context.Context, e inbox.Event) { processed <- e }})
+	mux := http.NewServeMux()
+	shop := b.service.Handle("shop.example.com", mux)
+	verifier := b.service.Verifier([]string{"shop.example.com"}, nil)
+	ctx := t.Context()
+
+	results := make(chan checkflow.Result, 1)
+	err := signIn(ctx, b.inbox, b.client, verifier, func(*http.Request, string) error { return nil }, func(web *checkflow.Web) {
+		mux.Handle("POST /callbacks", b.inbox.Handler(verifier))
+		mux.HandleFunc("POST /start", func(w http.ResponseWriter, r *http.Request) {
+			checkURL, err := web.Start(w, r, checkflow.StartParams{Check: idverify.PhoneCheckParams{PhoneNumber: "447700900012"}})
+			if err != nil {
+				t.Error(err)
+			}
+			http.Redirect(w, r, checkURL, http.StatusSeeOther)
+		})
+		mux.Handle("/return", web.Return(func(_ http.ResponseWriter, _ *http.Request, result checkflow.Result) string {
+			results <- result
+			return "/"
+		}))
+		page := must(b.service.Device().Client().PostForm(shop+"/start", nil))(t)
+		noError(t, page.Body.Close())
+		awaitOutcome(ctx, t, processed, inbox.OutcomeDone)
+	})
+	noError(t, err)
+
+	result := <-results
+	if e := must(b.inbox.GetByCheckID(ctx, result.CheckID))(t); result.Verdict != idverify.VerdictYes || e.Match != idverify.VerdictYes || e.Source != inbox.SourceCallback || e.DoneAt.IsZero() {
+		t.Errorf("result = %+v, entry = %+v, want a match that the callback recorded and Work processed", result, e)
 	}
 }
 
@@ -244,7 +301,7 @@ func TestDocs_SnippetsCompiled(t *testing.T) {
 		source.WriteString(page(t, "inbox/"+name))
 	}
 
-	for document, want := range map[string]int{"docs/production.md": 4} {
+	for document, want := range map[string]int{"docs/production.md": 5} {
 		got := 0
 		for _, block := range goBlock.FindAllStringSubmatch(page(t, document), -1) {
 			if !strings.Contains(block[1], "inbox.") && !strings.Contains(block[1], "checks.") {
