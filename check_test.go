@@ -505,24 +505,26 @@ func TestPhoneCheckService_Wait(t *testing.T) {
 
 func TestSubscriberCheckService_CodeExchange(t *testing.T) {
 	t.Parallel()
-	srv := sandboxfake.New(t)
-	c := srv.Client(idverify.WithVersions(idverify.Versions{SubscriberCheck: "v0.2"}))
-	shop := srv.Handle("shop.sandbox.test", idverify.RedirectHandler(srv.Verifier([]string{"shop.sandbox.test"}, nil), func(w http.ResponseWriter, r *http.Request, redirect *idverify.Redirect) {
-		check, err := c.SubscriberChecks.Complete(r.Context(), redirect.CheckID, redirect.Code)
-		if err != nil {
-			http.Error(w, err.Error(), http.StatusBadGateway)
-			return
+	synctest.Test(t, func(t *testing.T) {
+		srv := sandboxfake.New(t, sandboxfake.WithInMemory())
+		c := srv.Client(idverify.WithVersions(idverify.Versions{SubscriberCheck: "v0.2"}))
+		shop := srv.Handle("shop.sandbox.test", idverify.RedirectHandler(srv.Verifier([]string{"shop.sandbox.test"}, nil), func(w http.ResponseWriter, r *http.Request, redirect *idverify.Redirect) {
+			check, err := c.SubscriberChecks.Complete(r.Context(), redirect.CheckID, redirect.Code)
+			if err != nil {
+				http.Error(w, err.Error(), http.StatusBadGateway)
+				return
+			}
+			_, againErr := c.SubscriberChecks.Complete(r.Context(), redirect.CheckID, redirect.Code)
+			fmt.Fprint(w, check.Status, check.Match, check.NoSIMChange, redirect.Query.Get("basket"), errors.Is(againErr, idverify.ErrNotFound))
+		}))
+
+		check := must(c.SubscriberChecks.Create(t.Context(), idverify.SubscriberCheckParams{PhoneNumber: "447700900016", RedirectURL: shop + "/verified?basket=a%2Fb"}))(t)
+		visit := must(srv.Device().Open(t.Context(), check.CheckURL))(t)
+
+		if got, want := string(visit.Body), "COMPLETEDyesnoa/btrue"; visit.Status != 200 || strings.ReplaceAll(got, " ", "") != strings.ReplaceAll(want, " ", "") {
+			t.Errorf("response to the device = %d %q, want %q", visit.Status, got, want)
 		}
-		_, againErr := c.SubscriberChecks.Complete(r.Context(), redirect.CheckID, redirect.Code)
-		fmt.Fprint(w, check.Status, check.Match, check.NoSIMChange, redirect.Query.Get("basket"), errors.Is(againErr, idverify.ErrNotFound))
-	}))
-
-	check := must(c.SubscriberChecks.Create(t.Context(), idverify.SubscriberCheckParams{PhoneNumber: "447700900016", RedirectURL: shop + "/verified?basket=a%2Fb"}))(t)
-	visit := must(srv.Device().Open(t.Context(), check.CheckURL))(t)
-
-	if got, want := string(visit.Body), "COMPLETEDyesnoa/btrue"; visit.Status != 200 || strings.ReplaceAll(got, " ", "") != strings.ReplaceAll(want, " ", "") {
-		t.Errorf("response to the device = %d %q, want %q", visit.Status, got, want)
-	}
+	})
 }
 
 func TestSIMCheckService_ListAndTraces(t *testing.T) {

@@ -465,7 +465,7 @@ func TestClient_NewJWKSWithoutHTTPClient(t *testing.T) {
 	client := must(idverify.NewClient(srv.URL, credentials))(t)
 
 	err := must(client.NewJWKS(nil))(t).Refresh(t.Context())
-	for errors.Is(err, context.DeadlineExceeded) { // on a busy machine, a handshake can take the 3 s of a fetch
+	for strings.Contains(fmt.Sprint(err), "no response within 3 s") { // a handshake on a busy machine
 		err = must(client.NewJWKS(nil))(t).Refresh(t.Context())
 	}
 

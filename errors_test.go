@@ -427,7 +427,7 @@ func TestDecodeError_Text(t *testing.T) {
 		}
 	}
 	srv := newService(t, withRequestID("req-7", respondWith(200, strings.Repeat(" ", 10<<20+1))))
-	if _, err := srv.client(t).PhoneChecks.Get(t.Context(), "a"); err == nil || err.Error() != prefix+"longer than 10 MiB [request req-7, 1 attempt]" {
+	if _, err := srv.client(t, patient).PhoneChecks.Get(t.Context(), "a"); err == nil || err.Error() != prefix+"longer than 10 MiB [request req-7, 1 attempt]" {
 		t.Errorf("more than 10 MiB: error = %v, want one that names the limit", err)
 	}
 	srv = newService(t, withRequestID("req-7", respondWith(200, `{"check_id":"a","status":"COMPLETED","new":[`+strings.Repeat("0,", 65_536)+`0]}`)))

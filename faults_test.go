@@ -707,9 +707,10 @@ func (o *outcomeTest) failWrites(n int) http.RoundTripper {
 	return transport
 }
 
-// limitedConn closes the connection during a write when left is 0.
+// limitedConn closes the connection during a write when left is 0. It sends no TLS alert, to which
+// the server could respond with 400.
 type limitedConn struct {
-	net.Conn
+	*tls.Conn
 	left int // number of writes
 }
 
@@ -718,7 +719,7 @@ func (c *limitedConn) Write(p []byte) (int, error) {
 		return c.Conn.Write(p)
 	}
 	n, _ := c.Conn.Write(p[:len(p)/2])
-	c.Conn.Close()
+	c.NetConn().Close()
 	return n, errors.New("broken pipe")
 }
 
