@@ -136,6 +136,8 @@ func (web *Web) Start(w http.ResponseWriter, r *http.Request, p StartParams) (ch
 // another method, such as HEAD. Put no handler before Return that can respond in its place, such
 // as a login or a rate limit: then nothing is revoked. For this reason, register Return with a
 // pattern that names no method: after "GET /return", an http.ServeMux itself responds to OPTIONS.
+//
+// In the worst case Return takes 36 s, without report. Set [http.Server].WriteTimeout to more.
 func (web *Web) Return(report func(w http.ResponseWriter, r *http.Request, result Result) (location string)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		setPrivate(w)
