@@ -28,11 +28,12 @@ type Credentials struct {
 	ClientSecret Secret `json:"client_secret"`
 }
 
-// CredentialsSource provides the credentials of a [Client] or a [Console]. [Credentials] are a
-// source that does not change. With another source, the credentials can be rotated while the Client
-// or Console is in use: [CredentialsFile] reads a file, and a [CredentialsFunc] a secret store.
+// CredentialsSource provides the credentials of a [Client] or a [Console]. The sources
+// [Credentials] and [CredentialsFromEnv] do not change. With another source, the credentials can be
+// rotated while the Client or Console is in use: [CredentialsFile] reads a file, and a
+// [CredentialsFunc] a secret store.
 //
-// The client calls the source before each token request, not for each operation: about once per
+// The client calls such a source before each token request, not for each operation: about once per
 // hour and scope. If the service rejects the credentials, the client calls the source once more,
 // and requests the token once more if the source returns different credentials. While the
 // credentials remain rejected, each operation that needs a token calls the source twice. A source
@@ -70,8 +71,8 @@ const (
 	envClientSecret = "IDVERIFY_CLIENT_SECRET"
 )
 
-// CredentialsFromEnv returns a source of the credentials in the environment variables
-// IDVERIFY_CLIENT_ID and IDVERIFY_CLIENT_SECRET, which it reads once.
+// CredentialsFromEnv reads the environment variables IDVERIFY_CLIENT_ID and IDVERIFY_CLIENT_SECRET,
+// and returns a source of these credentials, which does not notice later changes of the variables.
 //
 // If a variable is missing, empty or invalid, NewClient and NewConsole return an error that names
 // the variable, without its value. White space around a value, such as the newline at the end of a
@@ -85,10 +86,18 @@ type envCredentials Credentials
 
 // Credentials implements [CredentialsSource].
 func (c envCredentials) Credentials(context.Context) (Credentials, error) {
-	if err := Credentials(c).validateAs(envClientID, envClientSecret, "set both variables"); err != nil {
-		return Credentials{}, fmt.Errorf("read credentials from the environment: %w", err)
+	if err := c.validate(); err != nil {
+		return Credentials{}, fmt.Errorf("idverify: %w", err)
 	}
 	return Credentials(c), nil
+}
+
+// validate is like [Credentials.validate]. Its error names the variables.
+func (c envCredentials) validate() error {
+	if err := Credentials(c).validateAs(envClientID, envClientSecret, "set both variables"); err != nil {
+		return fmt.Errorf("read credentials from the environment: %w", err)
+	}
+	return nil
 }
 
 // CredentialsFile returns a source that reads the JSON of [Credentials] from the file with the
@@ -206,7 +215,7 @@ func newCredentialSource(c CredentialsSource) (*credentialSource, error) {
 	case Credentials:
 		return fixedCredentials(c, c.validate())
 	case envCredentials:
-		return fixedCredentials(c.Credentials(context.Background()))
+		return fixedCredentials(Credentials(c), c.validate())
 	case CredentialsFunc:
 		if c != nil {
 			return &credentialSource{source: c}, nil
@@ -215,10 +224,10 @@ func newCredentialSource(c CredentialsSource) (*credentialSource, error) {
 	default:
 		return &credentialSource{source: c.Credentials}, nil
 	}
-	return nil, errors.New("the CredentialsSource is nil (pass Credentials, CredentialsFile or a CredentialsFunc)")
+	return nil, errors.New("the CredentialsSource is nil (pass Credentials, CredentialsFromEnv, CredentialsFile or a CredentialsFunc)")
 }
 
-// fixedCredentials returns a source of c, which is valid unless there is an error.
+// fixedCredentials returns a source that always returns c. It passes err on.
 func fixedCredentials(c Credentials, err error) (*credentialSource, error) {
 	s := &credentialSource{current: c}
 	s.setTexts()

@@ -70,9 +70,10 @@ func TestCredentialsFromEnv_Invalid(t *testing.T) {
 			_, clientErr := idverify.NewClient("https://eu.api.example.com", source)
 			_, consoleErr := idverify.NewConsole("https://eu.api.example.com", source)
 
-			for _, err := range []error{readErr, clientErr, consoleErr} {
-				if err == nil || !strings.Contains(err.Error(), "read credentials from the environment: "+tt.want) {
-					t.Fatalf("error = %v, want one that contains %q", err, tt.want)
+			for prefix, err := range map[string]error{"": readErr, "new client: ": clientErr, "new console: ": consoleErr} {
+				want := "idverify: " + prefix + "read credentials from the environment: " + tt.want
+				if err == nil || !strings.HasPrefix(err.Error(), want) {
+					t.Fatalf("error = %v, want one that begins with %q", err, want)
 				}
 				if text := err.Error(); strings.Contains(text, "cl1ent") || strings.Contains(text, "pa55word") {
 					t.Errorf("error = %q contains the value of a variable", text)
@@ -358,7 +359,7 @@ func TestCredentialsSource_Arguments(t *testing.T) {
 		"function":        {source, ""},
 		"file":            {idverify.CredentialsFile("missing"), ""}, // NewClient does not call a source
 		"pointer":         {&credentials, ""},
-		"nil":             {nil, "the CredentialsSource is nil (pass Credentials, CredentialsFile or a CredentialsFunc)"},
+		"nil":             {nil, "the CredentialsSource is nil (pass Credentials, CredentialsFromEnv, CredentialsFile or a CredentialsFunc)"},
 		"nil function":    {idverify.CredentialsFunc(nil), "the CredentialsSource is nil"},
 		"no credentials":  {idverify.Credentials{}, "the client ID and the client secret are missing"},
 		"only the client": {idverify.Credentials{ClientID: "client-1"}, "the client secret is missing"},

@@ -18,7 +18,7 @@ import (
 )
 
 func ExampleNewClient() {
-	// IDVERIFY_CLIENT_ID and IDVERIFY_CLIENT_SECRET
+	// CredentialsFromEnv reads IDVERIFY_CLIENT_ID and IDVERIFY_CLIENT_SECRET.
 	client, err := idverify.NewClient("https://eu.api.example.com", idverify.CredentialsFromEnv())
 	if err != nil {
 		fmt.Println(err)

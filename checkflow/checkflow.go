@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"net/url"
 	"reflect"
 	"time"
 
@@ -72,8 +73,9 @@ type Config struct {
 	// client.PhoneChecks.Create. Inbox.CreatePhoneCheck of module inbox also records the check.
 	Create func(ctx context.Context, client *idverify.Client, p idverify.PhoneCheckParams) (*idverify.PhoneCheck, error)
 
-	// CallbackURL is the callback URL of checks whose StartParams have none, for example that of
-	// Inbox.Handler of module inbox. By default it is that of the project.
+	// CallbackURL is the default of StartParams.Check.CallbackURL, for example the URL of
+	// Inbox.Handler of module inbox. If both are empty, the service uses the callback URL of the
+	// project.
 	CallbackURL string
 
 	// Logger receives why a check was not started, and why a return has no verdict. Level error means
@@ -89,8 +91,9 @@ type Config struct {
 	// addresses.
 	RedirectURL string
 
-	// StartPage is the URL or the path of the page on which people start. Return redirects there if
-	// there is no result to report, with the Reason in the query parameter "reason".
+	// StartPage is the URL or the path of the page on which people start. Return redirects there, with
+	// the Reason in the query parameter "reason", if there is no result to report or your function
+	// returns "".
 	StartPage string
 }
 
@@ -192,6 +195,8 @@ func newBinder(kind string, c Config) (*binder, error) {
 		return nil, errors.New("Config.Store is nil (set it, for one process to NewMemoryStore(0))")
 	case c.Allow == nil:
 		return nil, errors.New("Config.Allow is nil (set it to a function that limits the checks of a number and an address)")
+	case c.CallbackURL != "" && !isCallbackURL(c.CallbackURL):
+		return nil, errors.New("Config.CallbackURL is not an absolute URL (set it to the https URL of your callback handler)")
 	}
 	if c.Create == nil {
 		c.Create = func(ctx context.Context, client *idverify.Client, p idverify.PhoneCheckParams) (*idverify.PhoneCheck, error) {
@@ -207,6 +212,12 @@ func newBinder(kind string, c Config) (*binder, error) {
 		kind:   kind,
 		origin: http.NewCrossOriginProtection(),
 	}, nil
+}
+
+// isCallbackURL reports whether text is an absolute URL without user and fragment.
+func isCallbackURL(text string) bool {
+	u, err := url.Parse(text)
+	return err == nil && (u.Scheme == "https" || u.Scheme == "http") && u.Host != "" && u.User == nil && u.Fragment == ""
 }
 
 // owner returns the hash that identifies the session with token in a Store. It also depends on the

@@ -123,21 +123,24 @@ func (web *Web) Start(w http.ResponseWriter, r *http.Request, p StartParams) (ch
 // Return returns the handler of Config.RedirectURL. It calls report once for each check whose owner
 // has returned, with the verdict or the reason why there is none. If the verdict is yes, report can
 // sign in the person: it must create a new session ID, and set its cookie in this response only.
-// report returns the URL of the next page, to which Return redirects, or "" for Config.StartPage.
-// report must not write the response.
+// report returns the URL of the next page, to which Return redirects, or "" for Config.StartPage
+// with the [Reason]. report must not write the response.
 //
-// In all other cases Return redirects to Config.StartPage, with the [Reason]. It responds with 400
-// to an invalid redirect, and with 503 if the key set is unavailable; the page of this response
-// leads to Config.StartPage, too.
+// In all other cases report is not called, and Return redirects to Config.StartPage with the
+// Reason. It responds with 400 to an invalid redirect, and with 503 if the key set is unavailable;
+// the page of this response leads to Config.StartPage, too.
 //
 // If another browser returns before the owner has finished, the flow is revoked, and report is not
 // called: someone may have sent the Check URL to the person who opened it. This includes a browser
 // that only loads a page in advance (Sec-Purpose: prefetch), and one without the cookie that sends
 // another method, such as HEAD. Put no handler before Return that can respond in its place, such
-// as a login or a rate limit: then nothing is revoked. For this reason, register Return with a
-// pattern that names no method: after "GET /return", an http.ServeMux itself responds to OPTIONS.
+// as a login, a rate limit or http.CrossOriginProtection: then nothing is revoked. For the same
+// reason, register Return with a pattern without a method, such as "/return": with "GET /return",
+// http.ServeMux itself responds to OPTIONS and POST. A pattern such as "GET /" conflicts with
+// "/return": use "/" instead.
 //
-// In the worst case Return takes 36 s, without report. Set [http.Server].WriteTimeout to more.
+// Return takes at most 36 s, not counting report and Config.Account. Set
+// [http.Server].WriteTimeout to a longer time.
 func (web *Web) Return(report func(w http.ResponseWriter, r *http.Request, result Result) (location string)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		setPrivate(w)

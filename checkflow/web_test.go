@@ -70,6 +70,10 @@ func TestNewWeb_RejectsConfig(t *testing.T) {
 		"Store":    {func(c *checkflow.Config) { c.Store = nil }},
 		"Allow":    {func(c *checkflow.Config) { c.Allow = nil }},
 		"Verifier": {func(c *checkflow.Config) { c.Verifier = nil }},
+		"CallbackURL": {
+			toCallbackURL("/callbacks"), toCallbackURL("https:///callbacks"), toCallbackURL("ftp://" + host + "/callbacks"), toCallbackURL("https://" + host + "/%zz?secret"),
+			toCallbackURL("https://user:secret@" + host + "/callbacks"), toCallbackURL("https://" + host + "/callbacks#x"),
+		},
 		"RedirectURL": {
 			toRedirectURL(""), toRedirectURL("/return"), toRedirectURL("https:///return"), toRedirectURL("ftp://" + host + "/return"), toRedirectURL("shop:return"),
 			toRedirectURL("http://" + host + "/return"), toRedirectURL("http://127.0.0.1.example.com/return"), toRedirectURL("http://localhost.example.com/"), toRedirectURL("http://192.0.2.1/return"),
@@ -109,6 +113,10 @@ func TestNewWeb_RejectsConfig(t *testing.T) {
 			t.Errorf("%s: error = %v, want none", redirectURL, err)
 		}
 	}
+}
+
+func toCallbackURL(u string) func(*checkflow.Config) {
+	return func(c *checkflow.Config) { c.CallbackURL = u }
 }
 
 func toRedirectURL(u string) func(*checkflow.Config) {

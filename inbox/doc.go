@@ -58,11 +58,10 @@
 // [Inbox.Flows] stores the flows of package checkflow in the same database, in the table
 // idverify_flows:
 //
-//	web, err := checkflow.NewWeb(checkflow.Config{Store: checks.Flows(0), Create: checks.CreatePhoneCheck, …})
+//	web, err := checkflow.NewWeb(checkflow.Config{Store: checks.Flows(0), Create: checks.CreatePhoneCheck, CallbackURL: url, …})
 //
-// With this Create, each check of a sign-in is planned, recorded and its result processed, too. If
-// the record is all that you need, pass Start a function that returns nil. Set Config.CallbackURL
-// unless the project has a callback URL.
+// With this Create, the Inbox plans and records each check of a sign-in, and processes its result.
+// If you need only the record, pass [Inbox.Start] a function that returns nil.
 //
 // # SQLite
 //

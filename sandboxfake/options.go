@@ -193,9 +193,9 @@ func WithPrices(prices map[idverify.Product]string) Option {
 	}
 }
 
-// WithOutcomeFunc sets the function that determines the results of checks of live projects. By
-// default they have the same results as checks of sandbox projects. outcome is called while a
-// request is processed and must not call the server.
+// WithOutcomeFunc sets the function that determines the results of checks of live projects, see
+// [WithLiveProject]. By default they have the same results as checks of sandbox projects. outcome
+// is called while a request is processed and must not call the server.
 func WithOutcomeFunc(outcome func(product idverify.Product, phoneNumber string) Outcome) Option {
 	return func(o *options) error {
 		o.outcomeFunc = outcome

@@ -261,8 +261,8 @@ func (s *Server) Now() time.Time {
 	return svc.clock.Now()
 }
 
-// Credentials returns the credentials of the initial project, which is a sandbox project without
-// [WithLiveProject]. They can obtain tokens for the product scopes.
+// Credentials returns the credentials of the initial project: a sandbox project, or with
+// [WithLiveProject] a live project. They can obtain tokens for the product scopes.
 func (s *Server) Credentials() idverify.Credentials {
 	svc := s.lock()
 	defer svc.mu.Unlock()

@@ -59,7 +59,11 @@ func announce(w io.Writer, f *flags, server *sandboxfake.Server, caFile string, 
 	case f.fixedKeys:
 		certificateLine = fixedKeysLine
 	}
-	_, err := io.WriteString(w, a.text(certificateLine))
+	project := "project       "
+	if f.live {
+		project = "project (live)"
+	}
+	_, err := io.WriteString(w, a.text(certificateLine, project))
 	return err
 }
 
@@ -72,8 +76,9 @@ const (
 )
 
 // text returns the server's URL and credentials, and the first commands to run. The commands are
-// for a POSIX shell, one per line.
-func (a announcement) text(certificateLine string) string {
+// for a POSIX shell, one per line. Parameter project names the project in a column of 14
+// characters.
+func (a announcement) text(certificateLine, project string) string {
 	ca := shellQuote(a.CAFile)
 	publicLine := ""
 	if a.PublicURL != "" {
@@ -86,7 +91,7 @@ The service runs at %[1]s
 %[11]s
   CA certificate   %[2]s
                    fingerprint SHA-256 %[12]s
-  project          client ID %[3]s
+  %[17]s   client ID %[3]s
                    client secret %[4]s
   workspace        client ID %[5]s
                    client secret %[6]s
@@ -112,7 +117,7 @@ go run ./cmd/idverify check create -yes 447700900012
 Ctrl-C stops the server.
 
 `, a.URL, a.CAFile, a.Project.ClientID, a.Project.ClientSecret, a.Workspace.ClientID, a.Workspace.ClientSecret, ca, a.ControlToken, a.InspectorURL, certificateLine, publicLine, a.CASHA256, shellQuote(absolute(a.CAFile)),
-		shellQuote(a.Project.ClientID+":"+a.Project.ClientSecret), shellQuote(a.Project.ClientID), shellQuote(a.Project.ClientSecret))
+		shellQuote(a.Project.ClientID+":"+a.Project.ClientSecret), shellQuote(a.Project.ClientID), shellQuote(a.Project.ClientSecret), project)
 }
 
 // absolute returns the absolute form of a path, for a program that runs in another directory.

@@ -153,7 +153,7 @@ func (f *flags) define(set *flag.FlagSet) {
 	set.StringVar(&f.controlToken, "control-token", "", "the `token` that /_sandbox/ requires, of at least 16 characters; random by default. Prefer the environment variable: other users can see flags")
 	set.StringVar(&f.clientID, "client-id", "", "client `ID` of the project, for programs with fixed credentials; requires -client-secret")
 	set.StringVar(&f.clientSecret, "client-secret", "", "client `secret` of the project. Prefer the environment variable: other users can see flags")
-	set.BoolVar(&f.live, "live", false, "make the project a live project, for programs that reject checks of a sandbox project")
+	set.BoolVar(&f.live, "live", false, "make the project a live project, for clients with idverify.WithLiveOnly")
 	set.BoolVar(&f.remoteControl, "remote-control", false, "serve /_sandbox/ to any address, not only to this machine")
 	set.BoolVar(&f.json, "json", false, "print one line of JSON instead of text")
 	set.BoolVar(&f.quiet, "quiet", false, "do not log requests")

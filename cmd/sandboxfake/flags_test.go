@@ -79,6 +79,15 @@ func TestProgram_PriceFlag(t *testing.T) {
 	}
 }
 
+func TestProgram_LiveFlag(t *testing.T) {
+	t.Parallel()
+	for want, args := range map[string][]string{"\n  project (live)   client ID ": {"-live", "-fixed-keys"}, "\n  project          client ID ": {"-fixed-keys"}} {
+		if text := start(t, args...).readUntil("workspace "); !strings.Contains(text, want) {
+			t.Errorf("%v: output = %q, want the line of the project to begin with %q", args, text, want)
+		}
+	}
+}
+
 func TestProgram_FrozenClockFlag(t *testing.T) {
 	t.Parallel()
 	_, a := startJSON(t, "-fixed-keys", "-frozen-clock", "2026-01-02T03:04:05+01:00")

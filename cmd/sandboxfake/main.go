@@ -1,5 +1,5 @@
 // Sandboxfake runs a fake of the mobile-identity service on this machine. Clients in any
-// language can use it over HTTPS. Its checks cost nothing.
+// language can use it over HTTPS. Its checks cost no money.
 //
 //	go run ./cmd/sandboxfake
 //
@@ -28,8 +28,7 @@
 //	-control-token token   the token that /_sandbox/ requires
 //	-client-id id          client ID of the project, for programs with fixed credentials
 //	-client-secret secret  client secret of the project
-//	-live                  make the project a live one, for programs that reject checks of a sandbox
-//	                       project, as idverify.WithLiveOnly does
+//	-live                  make the project a live project, for clients with idverify.WithLiveOnly
 //	-remote-control        serve /_sandbox/ to any address, for example other containers
 //	-quiet                 do not log requests
 //

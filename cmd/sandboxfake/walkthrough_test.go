@@ -93,18 +93,18 @@ func TestSandboxPage_ControlPlane(t *testing.T) {
 	t.Parallel()
 	tooltest.Require(t, tooltest.Installed("bash", "curl"), "run script/setup interop, which installs curl")
 	_, a := startJSON(t, "-fixed-keys")
-	commands := regexp.MustCompile(`(?m)^(?:TOKEN=.*\n)?curl .*$`).FindAllString(readFile(t, "../../docs/sandbox.md"), -1)
+	commands := regexp.MustCompile(`(?m)^curl .*$`).FindAllString(readFile(t, "../../docs/sandbox.md"), -1)
 
 	for _, command := range commands {
 		shell := exec.CommandContext(t.Context(), "bash", "-c", command+" -fsS")
-		shell.Env = append(os.Environ(), "URL="+a.URL, "CA="+a.CAFile, "CONTROL="+a.Token, "WORKSPACE="+a.Workspace.ClientID+":"+a.Workspace.ClientSecret)
+		shell.Env = append(os.Environ(), "URL="+a.URL, "CA="+a.CAFile, "CONTROL="+a.Token)
 		output, err := shell.CombinedOutput()
 		if err != nil || !json.Valid(output) {
 			t.Errorf("%s: %v\n%s", command, err, output)
 		}
 	}
-	if len(commands) < 3 {
-		t.Errorf("found %d commands, want at least 3", len(commands))
+	if len(commands) < 2 {
+		t.Errorf("found %d commands, want at least 2", len(commands))
 	}
 }
 

@@ -77,8 +77,9 @@ func (s *shop) run(ctx context.Context, c config, out io.Writer) error {
 	return errors.Join(err, s.jobs.Stop(stopCtx))
 }
 
-// stopTimeout limits the time for requests in flight, and then for jobs in progress.
-const stopTimeout = 15 * time.Second
+// stopTimeout limits the time for requests in flight, of which Return takes up to 36 s, and then
+// for jobs in progress.
+const stopTimeout = 40 * time.Second
 
 // serve serves the shop until ctx ends: then the readiness probe fails, and requests in flight
 // finish.

@@ -44,7 +44,7 @@ func (s *shop) handler() (http.Handler, error) {
 		"POST /signups":             http.HandlerFunc(s.signUp),
 		"GET /signups/{id}":         http.HandlerFunc(s.signUpStatus),
 		"POST /signins":             http.HandlerFunc(s.signIn),
-		"/redirect":                 s.web.Return(s.returned), // any method, see Return
+		"/redirect":                 s.web.Return(s.returned),
 		"POST /app/signins":         http.HandlerFunc(s.appSignIn),
 		"POST /app/sessions":        http.HandlerFunc(s.appSession),
 		"GET /session":              http.HandlerFunc(s.session),
@@ -62,6 +62,7 @@ func (s *shop) handler() (http.Handler, error) {
 	if err := protection.AddTrustedOrigin("https://" + s.publicURL.Host); err != nil {
 		return nil, err
 	}
+	protection.AddInsecureBypassPattern("/redirect") // Return must see all methods, to revoke flows
 	return protection.Handler(mux), nil
 }
 

@@ -73,6 +73,24 @@ func TestShop_SignInOtherBrowser(t *testing.T) {
 	}
 }
 
+// A page of the attacker makes the victim's browser open the Check URL with another method.
+func TestShop_SignInOtherMethod(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	for _, method := range []string{"HEAD", "OPTIONS", "POST"} {
+		victim, attacker := s.browser(t), s.browser(t)
+		redirect := victim.redirectOf(attacker.begin("447700900012"))
+		victim.origin = "https://attacker.example.com"
+
+		victim.do(method, redirect, "")
+		got := attacker.do("GET", redirect, "")
+
+		if want := "https://" + host + "/api/session?reason=revoked"; got.location != want {
+			t.Errorf("page of the attacker after %s = %q, want %q", method, got.location, want)
+		}
+	}
+}
+
 func TestShop_SignInNotStarted(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

@@ -73,8 +73,8 @@ func run(ctx context.Context, listener net.Listener, log *slog.Logger) error {
 	select {
 	case err = <-served:
 	case <-ctx.Done():
-		// Let requests in flight finish.
-		end, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+		// Let requests in flight finish. Return takes up to 36 s.
+		end, cancel := context.WithTimeout(context.WithoutCancel(ctx), 40*time.Second)
 		defer cancel()
 		err = server.Shutdown(end)
 		if closed := <-served; err == nil {

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/cookiejar"
+	"net/http/httptest"
 	"net/url"
 	"os"
 	"os/exec"
@@ -127,6 +128,23 @@ func TestSite_Rejects(t *testing.T) {
 		}
 		if page, err = browser.Get(shop + "/account"); err != nil || page.Request.URL.Path != "/" {
 			t.Errorf("%s: response %v, error %v, want the start page: nobody is signed in", number, page, err)
+		}
+	}
+}
+
+// Return sees other methods than GET, so that they revoke a flow.
+func TestSite_ReturnsAnyMethod(t *testing.T) {
+	t.Parallel()
+	service := newService(t)
+	site, err := newSite("https://shop.example.com", service.Client(), service.Verifier([]string{"shop.example.com"}, nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, method := range []string{http.MethodHead, http.MethodOptions, http.MethodPost} {
+		response := httptest.NewRecorder()
+		site.ServeHTTP(response, httptest.NewRequestWithContext(t.Context(), method, "https://shop.example.com/return", nil))
+		if allow := response.Header().Get("Allow"); response.Code != http.StatusMethodNotAllowed || allow != http.MethodGet {
+			t.Errorf("%s: response %d, Allow %q, want 405 of Return, not of the mux", method, response.Code, allow)
 		}
 	}
 }
