@@ -213,9 +213,9 @@ type sourceCall struct {
 func newCredentialSource(c CredentialsSource) (*credentialSource, error) {
 	switch c := c.(type) {
 	case Credentials:
-		return fixedCredentials(c, c.validate())
+		return fixedCredentials(c), c.validate()
 	case envCredentials:
-		return fixedCredentials(Credentials(c), c.validate())
+		return fixedCredentials(Credentials(c)), c.validate()
 	case CredentialsFunc:
 		if c != nil {
 			return &credentialSource{source: c}, nil
@@ -227,11 +227,11 @@ func newCredentialSource(c CredentialsSource) (*credentialSource, error) {
 	return nil, errors.New("the CredentialsSource is nil (pass Credentials, CredentialsFromEnv, CredentialsFile or a CredentialsFunc)")
 }
 
-// fixedCredentials returns a source that always returns c. It passes err on.
-func fixedCredentials(c Credentials, err error) (*credentialSource, error) {
+// fixedCredentials returns a source that always returns c.
+func fixedCredentials(c Credentials) *credentialSource {
 	s := &credentialSource{current: c}
 	s.setTexts()
-	return s, err
+	return s
 }
 
 // get returns the finished call of the source, or an error if ctx ends before that. If fresh is

@@ -59,11 +59,11 @@ func announce(w io.Writer, f *flags, server *sandboxfake.Server, caFile string, 
 	case f.fixedKeys:
 		certificateLine = fixedKeysLine
 	}
-	project := "project       "
+	label := "project"
 	if f.live {
-		project = "project (live)"
+		label = "project (live)"
 	}
-	_, err := io.WriteString(w, a.text(certificateLine, project))
+	_, err := io.WriteString(w, a.text(certificateLine, label))
 	return err
 }
 
@@ -76,9 +76,8 @@ const (
 )
 
 // text returns the server's URL and credentials, and the first commands to run. The commands are
-// for a POSIX shell, one per line. Parameter project names the project in a column of 14
-// characters.
-func (a announcement) text(certificateLine, project string) string {
+// for a POSIX shell, one per line. The line of the project begins with label.
+func (a announcement) text(certificateLine, label string) string {
 	ca := shellQuote(a.CAFile)
 	publicLine := ""
 	if a.PublicURL != "" {
@@ -91,7 +90,7 @@ The service runs at %[1]s
 %[11]s
   CA certificate   %[2]s
                    fingerprint SHA-256 %[12]s
-  %[17]s   client ID %[3]s
+  %-16[17]s client ID %[3]s
                    client secret %[4]s
   workspace        client ID %[5]s
                    client secret %[6]s
@@ -117,7 +116,7 @@ go run ./cmd/idverify check create -yes 447700900012
 Ctrl-C stops the server.
 
 `, a.URL, a.CAFile, a.Project.ClientID, a.Project.ClientSecret, a.Workspace.ClientID, a.Workspace.ClientSecret, ca, a.ControlToken, a.InspectorURL, certificateLine, publicLine, a.CASHA256, shellQuote(absolute(a.CAFile)),
-		shellQuote(a.Project.ClientID+":"+a.Project.ClientSecret), shellQuote(a.Project.ClientID), shellQuote(a.Project.ClientSecret), project)
+		shellQuote(a.Project.ClientID+":"+a.Project.ClientSecret), shellQuote(a.Project.ClientID), shellQuote(a.Project.ClientSecret), label)
 }
 
 // absolute returns the absolute form of a path, for a program that runs in another directory.

@@ -68,11 +68,15 @@ func TestProgram_RateLimitFlag(t *testing.T) {
 
 func TestProgram_PriceFlag(t *testing.T) {
 	t.Parallel()
-	_, a := startJSON(t, "-fixed-keys", "-live", "-price", "phone_check=2.5", "-price", "sim_check=0.25")
-	token := a.tokenFor(t, a.client(t), "phone_check sim_check")
+	_, a := startJSON(t, "-fixed-keys", "-price", "phone_check=2.5", "-price", "sim_check=0.25")
+	workspace := announced{URL: a.URL, CAFile: a.CAFile, Project: a.Workspace}
+	_, project := a.call(t, workspace.tokenFor(t, a.client(t), "projects"), http.MethodPost, "/console/v0.1/projects", `{"name":"Live"}`)
+	pair := project["_embedded"].(map[string]any)["credentials"].([]any)[0].(map[string]any)
+	live := announced{URL: a.URL, CAFile: a.CAFile, Project: announcedCredentials{pair["client_id"].(string), pair["client_secret"].(string)}}
+	token := live.tokenFor(t, a.client(t), "phone_check sim_check")
 
-	phone := a.create(t, token, "https://shop.example.com/callbacks")
-	_, sim := a.call(t, token, http.MethodPost, "/sim_check/v0.1/checks", `{"phone_number":"447700900012"}`)
+	phone := live.create(t, token, "https://shop.example.com/callbacks")
+	_, sim := live.call(t, token, http.MethodPost, "/sim_check/v0.1/checks", `{"phone_number":"447700900012"}`)
 
 	if phone["charge_amount"] != 2.5 || sim["charge_amount"] != 0.25 {
 		t.Errorf("charge amounts = %v and %v, want 2.5 and 0.25", phone["charge_amount"], sim["charge_amount"])
@@ -81,6 +85,10 @@ func TestProgram_PriceFlag(t *testing.T) {
 
 func TestProgram_LiveFlag(t *testing.T) {
 	t.Parallel()
+	_, a := startJSON(t, "-fixed-keys", "-live")
+	if check := a.create(t, a.token(t, a.client(t)), "https://shop.example.com/callbacks"); check["charge_amount"] != 1.0 {
+		t.Errorf("charge amount = %v, want 1", check["charge_amount"])
+	}
 	for want, args := range map[string][]string{"\n  project (live)   client ID ": {"-live", "-fixed-keys"}, "\n  project          client ID ": {"-fixed-keys"}} {
 		if text := start(t, args...).readUntil("workspace "); !strings.Contains(text, want) {
 			t.Errorf("%v: output = %q, want the line of the project to begin with %q", args, text, want)

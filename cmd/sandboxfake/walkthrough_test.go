@@ -103,8 +103,8 @@ func TestSandboxPage_ControlPlane(t *testing.T) {
 			t.Errorf("%s: %v\n%s", command, err, output)
 		}
 	}
-	if len(commands) < 2 {
-		t.Errorf("found %d commands, want at least 2", len(commands))
+	if len(commands) < 3 {
+		t.Errorf("found %d commands, want at least 3", len(commands))
 	}
 }
 
