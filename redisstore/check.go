@@ -23,7 +23,8 @@ var (
 )
 
 // Check reports whether Redis keeps claims and flows until they expire. Call it at startup. It
-// sends INFO to the server, or to each master of a cluster and each shard of a ring, and returns
+// sends INFO to the server, to each master of a cluster, or to each shard of a ring that the ring
+// has not marked down, and returns
 //   - nil if maxmemory-policy is noeviction or maxmemory is not set,
 //   - an error that wraps [ErrEviction] and contains the policy if it is not noeviction,
 //   - an error that wraps [ErrPolicyUnknown] if the user may not send INFO, if the reply does not
@@ -64,7 +65,9 @@ func checkPolicies(ctx context.Context, client redis.UniversalClient) error {
 	case *redis.ClusterClient:
 		err = c.ForEachMaster(ctx, check)
 	case *redis.Ring:
-		err = c.ForEachShard(ctx, check)
+		if err = c.ForEachShard(ctx, check); c.Len() == 0 {
+			err = errors.New("all shards of the ring are down") // and ForEachShard skipped them
+		}
 	case *redis.Client:
 		err = check(ctx, c)
 	default:

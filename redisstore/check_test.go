@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -178,6 +179,24 @@ func TestReplays_CheckAllServers(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestReplays_CheckRingDown(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		ring := redis.NewRing(&redis.RingOptions{
+			Addrs:       map[string]string{"a": "192.0.2.1:6379", "b": "192.0.2.2:6379"},
+			HeartbeatFn: func(context.Context, *redis.Client) bool { return false },
+		})
+		defer ring.Close()
+		time.Sleep(time.Minute) // of the bubble's clock, until the ring has marked its shards down
+
+		err := newStore(t, ring, nil).Check(t.Context())
+
+		if err == nil || err.Error() != "redisstore: check: all shards of the ring are down" {
+			t.Errorf("error = %v, want that all shards are down", err)
+		}
+	})
 }
 
 func TestNewReplays_SendsNothing(t *testing.T) {
