@@ -66,9 +66,9 @@ type Server struct {
 
 // script starts the server, and stops it when its input is closed: at the latest when the process
 // of the tests has ended. Without the trap, the server would continue if that happened during its
-// start.
+// start. On a busy machine, a start can take longer than pg_ctl's default of a minute.
 const script = `trap "" PIPE; initdb -D data -U test --auth=trust --encoding=UTF8 --no-locale --no-sync >log 2>&1 &&
-	pg_ctl start -D data -w -l log -o "-c listen_addresses='' -c unix_socket_directories=$PWD -c max_connections=900" >/dev/null ||
+	pg_ctl start -D data -w -t 3600 -l log -o "-c listen_addresses='' -c unix_socket_directories=$PWD -c max_connections=900" >/dev/null ||
 	exit 1
 	echo ready; read -r _; pg_ctl stop -D data -m immediate >/dev/null 2>&1; rm -rf "$PWD"`
 
@@ -122,7 +122,7 @@ func (s *Server) Source(database string) string {
 // Crash restarts the server without a shutdown of its connections and without a checkpoint, so that
 // it recovers from its log.
 func (s *Server) Crash() error {
-	if output, err := s.shell("pg_ctl restart -D data -w -l log -m immediate").CombinedOutput(); err != nil {
+	if output, err := s.shell("pg_ctl restart -D data -w -t 3600 -l log -m immediate").CombinedOutput(); err != nil {
 		return fmt.Errorf("restart PostgreSQL: %w\n%s", err, output)
 	}
 	return nil
