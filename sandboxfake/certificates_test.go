@@ -1,9 +1,6 @@
 package sandboxfake_test
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
@@ -11,7 +8,6 @@ import (
 	"errors"
 	"io"
 	"log"
-	"math/big"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -293,23 +289,7 @@ func TestStart_CertificateHosts(t *testing.T) {
 // it is that of an authority.
 func newCertificate(t *testing.T, names ...string) tls.Certificate {
 	t.Helper()
-	key := must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1),
-		Subject:      pkix.Name{CommonName: "own"},
-		NotBefore:    time.Now().Add(-time.Hour),
-		NotAfter:     time.Now().Add(time.Hour),
-	}
-	template.IsCA, template.BasicConstraintsValid = len(names) == 0, true
-	for _, name := range names {
-		if ip := net.ParseIP(name); ip != nil {
-			template.IPAddresses = append(template.IPAddresses, ip)
-		} else {
-			template.DNSNames = append(template.DNSNames, name)
-		}
-	}
-	der := must(x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key))(t)
-	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
+	return tooltest.NewCertificate(t, x509.Certificate{Subject: pkix.Name{CommonName: "own"}, IsCA: len(names) == 0}, nil, names...)
 }
 
 // presented returns the certificate that the server presents to a client that connects to addr and
@@ -363,7 +343,7 @@ func TestWithCertificate_Root(t *testing.T) {
 	t.Parallel()
 	names := []string{"localhost", "127.0.0.1", "sandbox.example.com"}
 	self, root := newCertificate(t, names...), newCertificate(t)
-	leaf := issue(t, root, names...)
+	leaf := tooltest.NewCertificate(t, x509.Certificate{Subject: pkix.Name{CommonName: "leaf"}}, &root, names...)
 	chain := leaf
 	chain.Certificate = append(slices.Clone(leaf.Certificate), root.Certificate...)
 	for _, row := range []struct {
@@ -387,23 +367,6 @@ func TestWithCertificate_Root(t *testing.T) {
 			conn.Close()
 		}
 	}
-}
-
-// issue returns a certificate that issuer signed.
-func issue(t *testing.T, issuer tls.Certificate, names ...string) tls.Certificate {
-	t.Helper()
-	issued := newCertificate(t, names...)
-	template := must(x509.ParseCertificate(issued.Certificate[0]))(t)
-	template.Subject.CommonName = "leaf"
-	parent, err := x509.ParseCertificate(issuer.Certificate[0])
-	if err != nil {
-		t.Fatal(err)
-	}
-	issued.Certificate[0], err = x509.CreateCertificate(rand.Reader, template, parent, issued.PrivateKey.(*ecdsa.PrivateKey).Public(), issuer.PrivateKey)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return issued
 }
 
 func TestWithCertificate_RejectsUnusable(t *testing.T) {

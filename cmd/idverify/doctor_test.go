@@ -2,9 +2,6 @@ package main
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
@@ -13,8 +10,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"math/big"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -30,6 +25,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/idverify/idverify-go/internal/tooltest"
 	"github.com/idverify/idverify-go/sandboxfake"
 )
 
@@ -110,52 +106,21 @@ func (o doctorOutput) wantSkipped(t *testing.T, because string, checks ...string
 
 // authority is a certificate authority for tests.
 type authority struct {
-	certificate *x509.Certificate
-	key         *ecdsa.PrivateKey
+	certificate tls.Certificate
 	file        string // PEM
 }
 
 func newAuthority(t *testing.T, name string) *authority {
 	t.Helper()
-	a := &authority{certificate: &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, IsCA: true, BasicConstraintsValid: true,
-		NotBefore: time.Now().Add(-24 * time.Hour), NotAfter: time.Now().Add(24 * time.Hour), KeyUsage: x509.KeyUsageCertSign,
-	}}
-	var der []byte
-	der, a.key = a.sign(t, a.certificate)
-	a.file = writeFile(t, string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})))
-	return a
-}
-
-// sign returns a certificate with a new key. The first one that an authority signs is its own.
-func (a *authority) sign(t *testing.T, template *x509.Certificate) (der []byte, key *ecdsa.PrivateKey) {
-	t.Helper()
-	key = must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
-	signer := a.key
-	if signer == nil {
-		signer = key
-	}
-	der = must(x509.CreateCertificate(rand.Reader, template, a.certificate, key.Public(), signer))(t)
-	return der, key
+	c := tooltest.NewCertificate(t, x509.Certificate{Subject: pkix.Name{CommonName: name}, IsCA: true, KeyUsage: x509.KeyUsageCertSign}, nil)
+	return &authority{c, writeFile(t, string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: c.Leaf.Raw})))}
 }
 
 // issue returns a certificate for hosts that is valid for a period from now, or expired if that is
 // negative.
 func (a *authority) issue(t *testing.T, validity time.Duration, hosts ...string) tls.Certificate {
 	t.Helper()
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: "test"},
-		NotBefore: time.Now().Add(-48 * time.Hour), NotAfter: time.Now().Add(validity),
-	}
-	for _, host := range hosts {
-		if ip := net.ParseIP(host); ip != nil {
-			template.IPAddresses = append(template.IPAddresses, ip)
-		} else {
-			template.DNSNames = append(template.DNSNames, host)
-		}
-	}
-	der, key := a.sign(t, template)
-	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
+	return tooltest.NewCertificate(t, x509.Certificate{Subject: pkix.Name{CommonName: "test"}, NotAfter: time.Now().Add(validity)}, &a.certificate, hosts...)
 }
 
 const longValidity = 90 * 24 * time.Hour

@@ -2,9 +2,6 @@ package main
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
@@ -13,7 +10,6 @@ import (
 	"fmt"
 	"io"
 	"log"
-	"math/big"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -410,38 +406,23 @@ func TestParseFlags_LANPort(t *testing.T) {
 	}
 }
 
-// pair contains the paths of a certificate and its key.
+// pair is a certificate and the paths of its PEM files.
 type pair struct {
+	tls.Certificate
 	certificate, key string
-	der              []byte
-	template         *x509.Certificate
-	signer           *ecdsa.PrivateKey
 }
 
 // newPair writes a self-signed certificate for names, which expires at the given time.
 func newPair(t *testing.T, expiry time.Time, names ...string) pair {
 	t.Helper()
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "own"}, NotBefore: time.Unix(0, 0), NotAfter: expiry}
-	for _, name := range names {
-		if ip := net.ParseIP(name); ip != nil {
-			template.IPAddresses = append(template.IPAddresses, ip)
-		} else {
-			template.DNSNames = append(template.DNSNames, name)
-		}
-	}
-	return issue(t, template, nil)
+	return writePair(t, tooltest.NewCertificate(t, x509.Certificate{Subject: pkix.Name{CommonName: "own"}, NotAfter: expiry}, nil, names...))
 }
 
-// issue writes a certificate signed by issuer, or by itself if that is nil, and its key.
-func issue(t *testing.T, template *x509.Certificate, issuer *pair) pair {
+// writePair writes a certificate and its key.
+func writePair(t *testing.T, c tls.Certificate) pair {
 	t.Helper()
-	key := must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
-	if issuer == nil {
-		issuer = &pair{template: template, signer: key}
-	}
-	der := must(x509.CreateCertificate(rand.Reader, template, issuer.template, &key.PublicKey, issuer.signer))(t)
-	keyDER := must(x509.MarshalPKCS8PrivateKey(key))(t)
-	return pair{writePEM(t, "CERTIFICATE", der), writePEM(t, "PRIVATE KEY", keyDER), der, template, key}
+	key := must(x509.MarshalPKCS8PrivateKey(c.PrivateKey))(t)
+	return pair{c, writePEM(t, "CERTIFICATE", c.Leaf.Raw), writePEM(t, "PRIVATE KEY", key)}
 }
 
 // writePEM writes a PEM block to a file and returns its path.
@@ -461,7 +442,7 @@ func TestProgram_TLSCertFlag(t *testing.T) {
 		got := conn.ConnectionState().PeerCertificates[0].Raw
 		conn.Close()
 
-		if (string(got) == string(own.der)) != want {
+		if (string(got) == string(own.Leaf.Raw)) != want {
 			t.Errorf("client of %s gets the certificate of the flag: %v, want %v", name, !want, want)
 		}
 	}
@@ -474,14 +455,12 @@ func TestProgram_TLSCertFlag(t *testing.T) {
 // The CA file verifies the URL, with or without a known issuer.
 func TestProgram_TLSCertPrintedCommands(t *testing.T) {
 	t.Parallel()
-	root := issue(t, &x509.Certificate{
-		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: "development CA"}, NotAfter: time.Now().Add(time.Hour),
-		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
-	}, nil)
-	leaf := issue(t, &x509.Certificate{
-		SerialNumber: big.NewInt(3), NotAfter: time.Now().Add(time.Hour), DNSNames: []string{"localhost"},
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
-	}, &root)
+	root := writePair(t, tooltest.NewCertificate(t, x509.Certificate{
+		Subject: pkix.Name{CommonName: "development CA"}, IsCA: true, KeyUsage: x509.KeyUsageCertSign,
+	}, nil))
+	leaf := writePair(t, tooltest.NewCertificate(t, x509.Certificate{
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+	}, &root.Certificate, "localhost", "127.0.0.1"))
 	chain := leaf
 	chain.certificate = filepath.Join(t.TempDir(), "chain.pem")
 	noError(t, os.WriteFile(chain.certificate, []byte(readFile(t, leaf.certificate)+readFile(t, root.certificate)), 0o600))

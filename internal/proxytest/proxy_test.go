@@ -7,6 +7,8 @@ package proxytest
 
 import (
 	"context"
+	"crypto/x509"
+	"encoding/pem"
 	"errors"
 	"net"
 	"os"
@@ -61,7 +63,7 @@ func (s setup) expand(t *testing.T, name string) string {
 // proxy is a running proxy.
 type proxy struct {
 	socket  string
-	ca      authority
+	roots   *x509.CertPool
 	command []string
 	output  *os.File
 	stop    func()
@@ -87,10 +89,15 @@ func startConfig(t *testing.T, name string, config func(setup) string) *proxy {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	p := &proxy{socket: filepath.Join(dir, "socket"), ca: newAuthority(t)}
+	certificate := tooltest.NewCertificate(t, x509.Certificate{}, nil, "example.com", "*.example.com")
+	key := must(x509.MarshalPKCS8PrivateKey(certificate.PrivateKey))(t)
+	text := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: certificate.Leaf.Raw})
+	text = append(text, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: key})...)
+	p := &proxy{socket: filepath.Join(dir, "socket"), roots: x509.NewCertPool()}
+	p.roots.AddCert(certificate.Leaf)
 	s := setup{Dir: dir, Socket: p.socket, Certificate: filepath.Join(dir, "tls.pem")}
 	file := filepath.Join(dir, "config")
-	for name, content := range map[string]string{s.Certificate: p.ca.pem, file: config(s)} {
+	for name, content := range map[string]string{s.Certificate: string(text), file: config(s)} {
 		noError(t, os.WriteFile(name, []byte(content), 0o600))
 	}
 	output := must(os.Create(filepath.Join(dir, "output")))(t)

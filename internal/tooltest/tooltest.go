@@ -1,5 +1,5 @@
 // Package tooltest contains helpers of several packages' tests. It finds, builds and runs the
-// programs that some of them need, finds the race detector, configures TLS servers, removes
+// programs that some of them need, finds the race detector, creates certificates, removes
 // deadlines of requests, caches signatures, and finds texts in printed values.
 package tooltest
 
@@ -18,7 +18,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"math/big"
 	"net"
 	"net/http"
 	"os"
@@ -171,30 +170,46 @@ func RaceDetector() bool {
 	return build != nil && slices.Contains(build.Settings, debug.BuildSetting{Key: "-race", Value: "true"})
 }
 
-// certificate is valid for the same hosts as that of package httptest.
-var certificate = sync.OnceValues(func() (tls.Certificate, error) {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return tls.Certificate{}, err
-	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), NotBefore: time.Unix(0, 0), NotAfter: time.Now().Add(24 * time.Hour),
-		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
-		DNSNames: []string{"example.com"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1), net.IPv6loopback},
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
-	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, err
-})
-
-// TLSConfig returns a configuration for httptest.Server.TLS. Without it, the server has an RSA key,
-// which makes handshakes slow.
-func TLSConfig(t testing.TB) *tls.Config {
+// NewCertificate returns a certificate with a new ECDSA key for the DNS names and IP addresses in
+// names. Its issuer signs it, or its own key if issuer is nil. The other fields are those of
+// template. By default, it is valid for a day.
+func NewCertificate(t testing.TB, template x509.Certificate, issuer *tls.Certificate, names ...string) tls.Certificate {
 	t.Helper()
-	certificate, err := certificate()
+	template.NotBefore, template.BasicConstraintsValid = time.Unix(0, 0), true
+	if template.NotAfter.IsZero() {
+		template.NotAfter = time.Now().Add(24 * time.Hour)
+	}
+	for _, name := range names {
+		if ip := net.ParseIP(name); ip != nil {
+			template.IPAddresses = append(template.IPAddresses, ip)
+		} else {
+			template.DNSNames = append(template.DNSNames, name)
+		}
+	}
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &tls.Config{Certificates: []tls.Certificate{certificate}}
+	parent, signer := &template, crypto.PrivateKey(key)
+	if issuer != nil {
+		parent, signer = issuer.Leaf, issuer.PrivateKey
+	}
+	der, err := x509.CreateCertificate(rand.Reader, &template, parent, &key.PublicKey, signer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	leaf, err := x509.ParseCertificate(der)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key, Leaf: leaf}
+}
+
+// TLSConfig returns a configuration for httptest.Server.TLS, with a certificate for the same hosts
+// as that of package httptest. Without it, the server has an RSA key, which makes handshakes slow.
+func TLSConfig(t testing.TB) *tls.Config {
+	t.Helper()
+	return &tls.Config{Certificates: []tls.Certificate{NewCertificate(t, x509.Certificate{IsCA: true}, nil, "example.com", "127.0.0.1", "::1")}}
 }
 
 // ReservedAddress returns an address that rejects connections until something listens on it. A
