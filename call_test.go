@@ -16,6 +16,7 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -163,8 +164,10 @@ func TestClient_ClosesResponseBodies(t *testing.T) {
 				if r.URL.Path == tokenPath {
 					body = bodies[0]
 				}
-				status := 200
-				fmt.Sscan(body, &status)
+				status, err := strconv.Atoi(body)
+				if err != nil {
+					status = 200
+				}
 				resp := response(status, nil)
 				opened.Add(1)
 				resp.Body = &closeCounter{strings.NewReader(body), &closed}

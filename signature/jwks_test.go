@@ -23,7 +23,6 @@ import (
 	"time"
 
 	"github.com/idverify/idverify-go/internal/synctest"
-	"github.com/idverify/idverify-go/internal/tooltest"
 	"github.com/idverify/idverify-go/signature"
 )
 
@@ -435,17 +434,22 @@ func TestJWKS_Redirects(t *testing.T) {
 
 func TestNewJWKS_KeepsCheckRedirect(t *testing.T) {
 	t.Parallel()
-	s := newKeyServer(t, jwk("a", "service-1"))
-	s.respond(func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/moved", http.StatusFound) })
-	client := tooltest.WithoutDeadlines(s.srv.Client())
 	noRedirects := errors.New("no redirects")
-	client.CheckRedirect = func(*http.Request, []*http.Request) error { return noRedirects }
-
-	err := s.wantError(t, s.jwks(t, signature.JWKSOptions{HTTPClient: client}), "a", signature.ErrKeySource)
-
-	if !errors.Is(err, noRedirects) || client.CheckRedirect(nil, nil) != noRedirects {
-		t.Errorf("error = %v, want that of the caller's CheckRedirect, which must not be replaced", err)
+	client := &http.Client{
+		Transport: roundTrip(func(*http.Request) (*http.Response, error) {
+			return &http.Response{StatusCode: http.StatusFound, Header: http.Header{"Location": {"/moved"}}, Body: http.NoBody}, nil
+		}),
+		CheckRedirect: func(*http.Request, []*http.Request) error { return noRedirects },
 	}
+	synctest.Test(t, func(t *testing.T) { // whose clock does not advance during the request
+		j := must(signature.NewJWKS("https://eu.example.com/.well-known/jwks.json", &signature.JWKSOptions{HTTPClient: client}))(t)
+
+		key, err := j.PublicKey(t.Context(), "a")
+
+		if key != nil || !errors.Is(err, signature.ErrKeySource) || !errors.Is(err, noRedirects) || client.CheckRedirect(nil, nil) != noRedirects {
+			t.Errorf("found %v, error = %v, want that of the caller's CheckRedirect, which must not be replaced", key != nil, err)
+		}
+	})
 }
 
 func TestNewJWKS_RejectsInvalidArguments(t *testing.T) {
