@@ -107,8 +107,11 @@ func (c *recorder) sendAgain(t *testing.T, r receivertest.Receiver, rule string,
 	t.Helper()
 	r.Keys, r.URL, r.Only = newKeys(t), callbackURL, []string{rule}
 	f := finding(t, examine(t, r), rule)
+	if !strings.Contains(f.Curl, " --max-time 10 ") {
+		t.Errorf("command without --max-time 10:\n%s", f.Curl)
+	}
 	c.take()
-	run(t, f.Curl, env...)
+	run(t, strings.Replace(f.Curl, " --max-time 10 ", " --max-time 600 ", 1), env...) // the machine can be busy
 	return c.take(), f.Curl
 }
 
