@@ -30,7 +30,7 @@ var (
 //   - an error that wraps [ErrPolicyUnknown] if the user may not send INFO, if the reply does not
 //     contain the policy, as with some managed services, or if the client is not a Client,
 //     ClusterClient or Ring,
-//   - the client's error if Redis is unavailable.
+//   - another error if Redis is unavailable: the client's, or that all shards of a ring are down.
 //
 // Fail the deployment on ErrEviction. Log any other error and continue: while Redis is unavailable,
 // claims fail, no message is accepted and no check starts.
@@ -66,7 +66,7 @@ func checkPolicies(ctx context.Context, client redis.UniversalClient) error {
 		err = c.ForEachMaster(ctx, check)
 	case *redis.Ring:
 		if err = c.ForEachShard(ctx, check); c.Len() == 0 {
-			err = errors.New("all shards of the ring are down") // and ForEachShard skipped them
+			err = errors.New("all shards of the ring are down (check that its servers run)") // and ForEachShard skipped them
 		}
 	case *redis.Client:
 		err = check(ctx, c)
