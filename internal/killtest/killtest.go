@@ -31,8 +31,9 @@ const (
 	perProcess  = 8 // concurrent returns
 	returns     = 6 // of each flow
 	usualFlows  = 300
-	maxPause    = 100 * time.Millisecond // before a kill
-	killPercent = 75                     // of the flows, afterwards the processes live
+	perKill     = 8      // flows per kill, on average
+	killPercent = 75     // of the flows, afterwards the processes live
+	maxAdds     = 60_000 // of a flow, at least a millisecond apart, while the database is down
 )
 
 var (
@@ -108,9 +109,10 @@ func Run(t *testing.T, store checkflow.Store, source string, crash func() error)
 		}
 	}
 	var killer sync.WaitGroup
-	killer.Go(func() { r.kill(t, crash) })
+	due := make(chan int)
+	killer.Go(func() { r.kill(t, due, crash) })
 
-	ids := r.load(t, store)
+	ids := r.load(t, store, due)
 	killer.Wait()
 	r.stop()
 
@@ -120,8 +122,7 @@ func Run(t *testing.T, store checkflow.Store, source string, crash func() error)
 // run is a running test.
 type run struct {
 	source    string
-	size      int          // number of flows
-	sent      atomic.Int64 // number of flows whose returns were sent; size after a failure
+	size      int // number of flows
 	processes []*process
 	kills     int
 
@@ -173,18 +174,25 @@ func (p *process) end() {
 	p.command = nil
 }
 
-// load adds flows and sends the returns to the processes. It returns the IDs of the checks.
-func (r *run) load(t *testing.T, store checkflow.Store) []string {
-	defer r.sent.Store(int64(r.size))
+// load adds flows and sends the returns to the processes. When a process is to be killed, it sends
+// the number of flows so far to due: the number of kills depends on the flows, and not on how fast
+// the machine is. It returns the IDs of the checks.
+func (r *run) load(t *testing.T, store checkflow.Store, due chan<- int) []string {
+	defer close(due)
+	next := 1
 	var ids []string
 	for i := range r.size {
+		if i >= next && i < r.size*killPercent/100 {
+			due <- i
+			next = i + 1 + mathrand.IntN(2*perKill-1)
+		}
 		f := checkflow.Flow{CheckID: rand.Text(), Owner: owner, State: checkflow.StateStarted, PhoneNumber: "447700900000"}
-		for begin := time.Now(); ; {
+		for attempt := 1; ; attempt++ {
 			err := store.Add(t.Context(), f, time.Hour)
 			if err == nil || errors.Is(err, checkflow.ErrExists) {
 				break // an Add that failed during the crash may have succeeded
 			}
-			if time.Since(begin) > time.Minute {
+			if attempt == maxAdds {
 				t.Errorf("Add: %v", err)
 				return ids
 			}
@@ -201,15 +209,16 @@ func (r *run) load(t *testing.T, store checkflow.Store) []string {
 			_, _ = io.WriteString(p.input, who+" "+f.CheckID+"\n") // lost if the process was killed
 			p.mu.Unlock()
 		}
-		r.sent.Add(1)
 	}
 	return ids
 }
 
-// kill kills and starts random processes until enough flows were sent.
-func (r *run) kill(t *testing.T, crash func() error) {
-	for size := int64(r.size); r.sent.Load() < size*killPercent/100; {
-		time.Sleep(mathrand.N(maxPause))
+// kill kills and starts a random process for each number that it receives.
+func (r *run) kill(t *testing.T, due <-chan int, crash func() error) {
+	for sent := range due {
+		if t.Failed() {
+			continue
+		}
 		p := r.processes[mathrand.IntN(processes)]
 		p.mu.Lock()
 		_ = p.command.Process.Kill()
@@ -218,10 +227,10 @@ func (r *run) kill(t *testing.T, crash func() error) {
 		p.mu.Unlock()
 		if err != nil {
 			t.Error(err)
-			return
+			continue
 		}
 		r.kills++
-		if crash != nil && r.sent.Load() > size/2 {
+		if crash != nil && sent > r.size/2 {
 			if err := crash(); err != nil {
 				t.Errorf("crash: %v", err)
 			}
