@@ -26,6 +26,7 @@ func TestMain(m *testing.M) {
 func callbackProgram(keys *receivertest.Keys, url string) receivertest.Receiver {
 	return receivertest.Receiver{
 		Keys:  keys,
+		Kind:  receivertest.KindCallback,
 		URL:   "https://" + receiverHost + "/callbacks/caf%C3%A9?lang=en%2DGB",
 		Addr:  url,
 		Probe: receivertest.HTTPProbe(url+"/probe", http.DefaultClient),
