@@ -26,7 +26,6 @@ func TestMain(m *testing.M) {
 func callbackProgram(keys *receivertest.Keys, url string) receivertest.Receiver {
 	return receivertest.Receiver{
 		Keys:  keys,
-		Kind:  receivertest.KindCallback,
 		URL:   "https://" + receiverHost + "/callbacks/caf%C3%A9?lang=en%2DGB",
 		Addr:  url,
 		Probe: receivertest.HTTPProbe(url+"/probe", http.DefaultClient),
@@ -248,17 +247,14 @@ func TestExamine_BrokenPrograms(t *testing.T) {
 	concurrently(t, len(rows), func(s *keyServer, i int) {
 		row := rows[i]
 		t.Run(row.name, func(t *testing.T) {
-			changes, withKeyRules := row.changes, strings.HasPrefix(row.want[0], "key-")
-			if !withKeyRules {
+			changes := row.changes
+			if row.kind == receivertest.KindRedirect {
 				changes = slices.Concat(changes, patientFetch)
 			}
 			url := s.startReceiver(t, row.file, changes...)
 			r := callbackProgram(s.keys, url)
 			if row.kind == receivertest.KindRedirect {
-				r = redirectProgram(s.keys, url)
-			}
-			if !withKeyRules {
-				r = withoutSlowRules(r)
+				r = withoutSlowRules(redirectProgram(s.keys, url))
 			}
 
 			report := examine(t, r)
@@ -318,8 +314,8 @@ var patience = []string{
 	"signature.NewMemoryReplayStore(0),", "signature.NewMemoryReplayStore(0), ClockSkew: 30 * time.Second,",
 }
 
-// patientFetch lets the programs wait longer for a key set on a busy machine. The rules about key
-// sets need the usual time.
+// patientFetch lets the programs wait longer for a key set on a busy machine. Programs that are
+// examined with the rules about key sets need the usual time.
 var patientFetch = []change{
 	{"verify.js", "AbortSignal.timeout(3000)", "AbortSignal.timeout(60_000)"},
 	{"verify.py", "timeout=3)", "timeout=60)"},
