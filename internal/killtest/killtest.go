@@ -174,9 +174,9 @@ func (p *process) end() {
 	p.command = nil
 }
 
-// load adds flows and sends the returns to the processes. When a process is to be killed, it sends
-// the number of flows so far to due: the number of kills depends on the flows, and not on how fast
-// the machine is. It returns the IDs of the checks.
+// load adds flows, sends the returns to the processes, and returns the IDs of the checks. Whenever
+// a process must be killed, load sends the number of flows so far to due. The number of kills
+// therefore does not depend on the speed of the machine.
 func (r *run) load(t *testing.T, store checkflow.Store, due chan<- int) []string {
 	defer close(due)
 	next := 1

@@ -77,8 +77,7 @@ type storm struct {
 }
 
 // storm kills and restarts processes until three quarters of the checks have been opened, and
-// returns when all have been. The number of kills depends on the opened checks, and not on how fast
-// the machine is.
+// returns when all have been. The number of kills does not depend on the speed of the machine.
 func (w *world) storm(t *testing.T, random *rand.Rand, s storm) {
 	t.Helper()
 	begin, kills := time.Now(), 0
@@ -135,7 +134,7 @@ func (w *world) recoverAll(t *testing.T, db *sql.DB) {
 	t.Helper()
 	begin := time.Now()
 	var open, waiting int
-	for range 900 {
+	for range 900 { // at least three minutes
 		noError(t, w.advance(t.Context(), 20*time.Second))
 		for _, p := range w.backends {
 			response := must(w.network.Post(*p.url.Load()+"/reconcile", "", nil))(t)
