@@ -1,15 +1,11 @@
 package main
 
 import (
-	"crypto/rand"
-	"crypto/rsa"
 	"crypto/sha256"
 	"crypto/tls"
-	"encoding/base64"
 	"fmt"
 	"io"
 	"log"
-	"math/big"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -330,7 +326,7 @@ func TestDoctor_KeySet(t *testing.T) {
 	for name, row := range map[string]struct{ body, problem, detail string }{
 		"not a key set": {"<html>", "unusable", "none of 0 keys in the response is usable"},
 		"other keys":    {`{"keys":[{"kty":"EC","kid":"a"}]}`, "unusable", "none of 1 key in the response is usable"},
-		"private part":  {`{"keys":[` + rsaKey("a", "") + `,` + rsaKey("b", `,"d":"AQAB"`) + `]}`, "ignored", "1 key, 1 ignored"},
+		"private part":  {`{"keys":[` + jwk(testKeys()[0], "a", "") + `,` + jwk(testKeys()[1], "b", `,"d":"AQAB"`) + `]}`, "ignored", "1 key, 1 ignored"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -418,16 +414,6 @@ func countRequests(srv *sandboxfake.Server, operation string) int {
 		}
 	}
 	return n
-}
-
-// rsaKey returns a JSON Web Key with other members.
-func rsaKey(id, members string) string {
-	key, err := rsa.GenerateKey(rand.Reader, 2048)
-	if err != nil {
-		panic(err)
-	}
-	encode := base64.RawURLEncoding.EncodeToString
-	return `{"kty":"RSA","kid":"` + id + `","use":"sig","alg":"RS256","n":"` + encode(key.N.Bytes()) + `","e":"` + encode(big.NewInt(int64(key.E)).Bytes()) + `"` + members + `}`
 }
 
 func TestDoctor_Credentials(t *testing.T) {

@@ -378,9 +378,13 @@ var testKeys = sync.OnceValue(func() []*rsa.PrivateKey {
 })
 
 // jwks returns a key set with one key.
-func jwks(key *rsa.PrivateKey) string {
+func jwks(key *rsa.PrivateKey) string { return `{"keys":[` + jwk(key, "key-1", "") + "]}\n" }
+
+// jwk returns a JSON Web Key with other members.
+func jwk(key *rsa.PrivateKey, id, members string) string {
 	encode := base64.RawURLEncoding.EncodeToString
-	return fmt.Sprintf(`{"keys":[{"kty":"RSA","use":"sig","alg":"RS256","kid":"key-1","n":"%s","e":"%s"}]}`+"\n", encode(key.N.Bytes()), encode(big.NewInt(int64(key.E)).Bytes()))
+	n, e := encode(key.N.Bytes()), encode(big.NewInt(int64(key.E)).Bytes())
+	return fmt.Sprintf(`{"kty":"RSA","use":"sig","alg":"RS256","kid":%q,"n":%q,"e":%q%s}`, id, n, e, members)
 }
 
 func testSigner(tb testing.TB) *signature.Signer {
