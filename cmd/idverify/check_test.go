@@ -45,6 +45,15 @@ func (r result) expect(t *testing.T, code int, stdout, stderr []string) {
 	}
 }
 
+// expectError is expect for a failed command, which must print nothing on stdout.
+func (r result) expectError(t *testing.T, code int, stderr ...string) {
+	t.Helper()
+	r.expect(t, code, nil, stderr)
+	if r.stdout != "" {
+		t.Errorf("errors must be on stderr, stdout:\n%s", r.stdout)
+	}
+}
+
 // decode decodes the JSON document of a command.
 func (r result) decode(t *testing.T) map[string]any {
 	t.Helper()
@@ -446,10 +455,7 @@ func TestCheck_ServiceErrors(t *testing.T) {
 
 			got := runProgram(t, env, "", row.args...)
 
-			got.expect(t, row.code, nil, append(row.stderr, "idverify: ", "!idverify: idverify"))
-			if got.stdout != "" {
-				t.Errorf("errors must be on stderr, stdout:\n%s", got.stdout)
-			}
+			got.expectError(t, row.code, append(row.stderr, "idverify: ", "!idverify: idverify")...)
 		})
 	}
 }
@@ -471,10 +477,7 @@ func TestCheck_Timeout(t *testing.T) {
 
 	got := p.runCommand(t.Context(), "check", "list", "-timeout", "1m")
 
-	got.expect(t, exitError, nil, []string{"idverify: ", "!idverify: idverify", "deadline exceeded", "Next: set a longer -timeout"})
-	if got.stdout != "" {
-		t.Errorf("errors must be on stderr, stdout:\n%s", got.stdout)
-	}
+	got.expectError(t, exitError, "idverify: ", "!idverify: idverify", "deadline exceeded", "Next: set a longer -timeout")
 }
 
 // certificatePEM returns the certificate of a server, which is its own root.

@@ -149,10 +149,7 @@ func TestConform_Unable(t *testing.T) {
 
 			got := runProgram(t, changed, "", append([]string{"conform", "-yes"}, row.args...)...)
 
-			got.expect(t, exitError, nil, row.stderr)
-			if got.stdout != "" {
-				t.Errorf("stdout = %q, want nothing", got.stdout)
-			}
+			got.expectError(t, exitError, row.stderr...)
 		})
 	}
 }
@@ -193,9 +190,7 @@ func TestConform_Usage(t *testing.T) {
 
 			got := runProgram(t, nil, "", append([]string{"conform"}, row.args...)...)
 
-			if got.code != exitUsage || got.stdout != "" || !strings.Contains(got.stderr, row.want) {
-				t.Errorf("exit code %d, want 2 and %q\nstdout: %s\nstderr: %s", got.code, row.want, got.stdout, got.stderr)
-			}
+			got.expectError(t, exitUsage, row.want)
 		})
 	}
 }

@@ -308,12 +308,7 @@ func TestExamine_Usage(t *testing.T) {
 
 			got := runProgram(t, nil, "", append([]string{"examine"}, row.args...)...)
 
-			if got.code != exitUsage || got.stdout != "" || !strings.Contains(got.stderr, row.want) {
-				t.Errorf("exit code %d, want 2 and %q\nstdout: %s\nstderr: %s", got.code, row.want, got.stdout, got.stderr)
-			}
-			if strings.Contains(got.stderr, "hidden") {
-				t.Errorf("the error contains a secret:\n%s", got.stderr)
-			}
+			got.expectError(t, exitUsage, row.want, "!hidden")
 		})
 	}
 }
@@ -326,24 +321,23 @@ func TestExamine_Unable(t *testing.T) {
 	for _, row := range []struct {
 		name string
 		args []string
-		want string
+		want []string // parts of stderr
 	}{
-		{"port of the key set in use", []string{"-keys", strings.TrimPrefix(used.URL, "http://"), used.URL}, "address already in use (choose another address with -keys"},
-		{"receiver does not listen", []string{"-timeout", "0", "http://" + unusedAddress}, "connection refused (start it, compare its port with that of the URL or -addr"},
-		{"CA file", []string{"-ca-file", missing, used.URL}, "write the CA file"},
-		{"another CA file", []string{"-ca-file", missing, used.URL}, "no such file or directory (set -ca-file to a file in a writable directory)"},
-		{"directory as CA file", []string{"-ca-file", t.TempDir(), used.URL}, "exists and is not a regular file (set -ca-file"},
-		{"receiver CA", []string{"-receiver-ca", missing, used.URL}, "-receiver-ca: "},
-		{"report", []string{"-o", missing, "-only", "callback/changed-match", used.URL}, "write the report"},
+		{"port of the key set in use", []string{"-keys", strings.TrimPrefix(used.URL, "http://"), used.URL}, []string{"address already in use (choose another address with -keys"}},
+		{"receiver does not listen", []string{"-timeout", "0", "http://" + unusedAddress}, []string{"connection refused (start it, compare its port with that of the URL or -addr"}},
+		{"CA file", []string{"-ca-file", missing, used.URL}, []string{"write the CA file", "no such file or directory (set -ca-file to a file in a writable directory)"}},
+		{"directory as CA file", []string{"-ca-file", t.TempDir(), used.URL}, []string{"exists and is not a regular file (set -ca-file"}},
+		{"receiver CA", []string{"-receiver-ca", missing, used.URL}, []string{"-receiver-ca: "}},
+		// The command must fail before it serves the key set.
+		{"report", []string{"-o", missing, "-only", "callback/changed-match", used.URL}, []string{"idverify: examine: write the report: ", "!key set"}},
+		{"directory as report", []string{"-o", t.TempDir(), used.URL}, []string{"idverify: examine: write the report: ", "!key set"}},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
 
 			got := runExamine(t.Context(), nil, row.args...)
 
-			if got.code != exitError || got.stdout != "" || !strings.Contains(got.stderr, row.want) {
-				t.Errorf("exit code %d, want 3 and %q\nstdout: %s\nstderr: %s", got.code, row.want, got.stdout, got.stderr)
-			}
+			got.expectError(t, exitError, row.want...)
 		})
 	}
 }
@@ -377,22 +371,6 @@ type writerFunc func(text string)
 func (f writerFunc) Write(p []byte) (int, error) {
 	f(string(p))
 	return len(p), nil
-}
-
-// TestExamine_OutputChecked runs with a path that cannot be written. The command must fail before
-// it serves the key set.
-func TestExamine_OutputChecked(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	used := httptest.NewServer(http.HandlerFunc(acceptAll))
-	t.Cleanup(used.Close)
-	for _, path := range []string{filepath.Join(dir, "missing", "report"), dir} {
-		got := runExamine(t.Context(), nil, "-o", path, used.URL)
-
-		if got.code != exitError || strings.Contains(got.stderr, "key set") || !strings.Contains(got.stderr, "idverify: examine: write the report: ") {
-			t.Errorf("exit code %d, want 3 before the key set is served\n%s", got.code, got.stderr)
-		}
-	}
 }
 
 // TestExamine_OutputKept requires that a report that cannot be written at the end is printed.
@@ -493,9 +471,7 @@ func TestExamine_InterruptedWhileWaiting(t *testing.T) {
 
 	got := runExamine(ctx, func(keySet) { interrupt() }, "http://"+unusedAddress)
 
-	if got.code != exitError || got.stdout != "" || !strings.Contains(got.stderr, "interrupted before the receiver listened") {
-		t.Errorf("exit code %d, want 3\nstdout: %s\nstderr: %s", got.code, got.stdout, got.stderr)
-	}
+	got.expectError(t, exitError, "interrupted before the receiver listened")
 }
 
 func TestExamine_Address(t *testing.T) {
