@@ -499,9 +499,7 @@ func TestDoctor_SanitizesServerText(t *testing.T) {
 
 	got := runProgram(t, env, "", "doctor")
 
-	if got.code != exitProblem || strings.ContainsAny(got.stdout, "\x1b\u202e") || strings.Contains(got.stdout, "447700900012") || strings.Contains(got.stdout, strings.Repeat("x", 400)) {
-		t.Errorf("stdout = %q", got.stdout)
-	}
+	got.expect(t, exitProblem, []string{"!\x1b", "!\u202e", "!447700900012", "!" + strings.Repeat("x", 400)}, nil)
 }
 
 // hangingAddress returns the address of a server that responds nothing. It calls received when a
