@@ -8,8 +8,8 @@ import (
 	"unsafe"
 )
 
-// openTerminal returns a terminal and the file that types into it.
-func openTerminal(t *testing.T) (terminal, keyboard *os.File) {
+// openTerminal returns a terminal into which a user has typed a text.
+func openTerminal(t *testing.T, typed string) *os.File {
 	t.Helper()
 	keyboard, err := os.OpenFile("/dev/ptmx", os.O_RDWR|syscall.O_NOCTTY, 0)
 	if err != nil {
@@ -18,28 +18,24 @@ func openTerminal(t *testing.T) (terminal, keyboard *os.File) {
 	t.Cleanup(func() { keyboard.Close() })
 	var unlocked, number int32
 	connection := must(keyboard.SyscallConn())(t)
-	err = connection.Control(func(fd uintptr) {
+	noError(t, connection.Control(func(fd uintptr) {
 		syscall.Syscall(syscall.SYS_IOCTL, fd, syscall.TIOCSPTLCK, uintptr(unsafe.Pointer(&unlocked)))
 		syscall.Syscall(syscall.SYS_IOCTL, fd, syscall.TIOCGPTN, uintptr(unsafe.Pointer(&number)))
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	terminal, err = os.OpenFile(fmt.Sprintf("/dev/pts/%d", number), os.O_RDWR|syscall.O_NOCTTY, 0)
+	}))
+	terminal, err := os.OpenFile(fmt.Sprintf("/dev/pts/%d", number), os.O_RDWR|syscall.O_NOCTTY, 0)
 	if err != nil {
 		t.Skipf("this machine has no terminals: %v", err)
 	}
 	t.Cleanup(func() { terminal.Close() })
-	return terminal, keyboard
+	must(keyboard.WriteString(typed))(t)
+	return terminal
 }
 
 // The command must not ask a question whose reply it cannot use.
 func TestCheckCreate_ReadsConfiguration(t *testing.T) {
 	t.Parallel()
-	terminal, keyboard := openTerminal(t)
-	must(keyboard.WriteString("y\n"))(t)
 	p := newProgram(nil)
-	p.stdin = terminal
+	p.stdin = openTerminal(t, "y\n")
 
 	got := p.runCommand(t.Context(), "check", "create", number)
 
@@ -64,10 +60,8 @@ func TestCheckCreate_Confirmation(t *testing.T) {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
 			srv, env := newService(t)
-			terminal, keyboard := openTerminal(t)
-			must(keyboard.WriteString(row.typed))(t)
 			p := newProgram(env)
-			p.stdin = terminal
+			p.stdin = openTerminal(t, row.typed)
 
 			got := p.runCommand(t.Context(), append([]string{"check", "create"}, row.args...)...)
 

@@ -5,10 +5,8 @@ import "testing"
 func TestConform_Confirmation(t *testing.T) {
 	t.Parallel()
 	srv, env := newService(t)
-	terminal, keyboard := openTerminal(t)
-	must(keyboard.WriteString("n\n"))(t)
 	p := newProgram(env)
-	p.stdin = terminal
+	p.stdin = openTerminal(t, "n\n")
 
 	got := p.runCommand(t.Context(), "conform")
 
