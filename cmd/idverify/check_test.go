@@ -285,9 +285,8 @@ func TestCheck_Transcript(t *testing.T) {
 }
 
 // createChecks creates checks with the reference IDs order-0, order-1 and so on.
-func createChecks(t *testing.T, srv *sandboxfake.Server, count int) {
+func createChecks(t *testing.T, client *idverify.Client, count int) {
 	t.Helper()
-	client := srv.Client()
 	for i := range count {
 		params := idverify.PhoneCheckParams{PhoneNumber: number, ReferenceID: fmt.Sprintf("order-%d", i)}
 		must(client.PhoneChecks.Create(t.Context(), params))(t)
@@ -297,7 +296,7 @@ func createChecks(t *testing.T, srv *sandboxfake.Server, count int) {
 func TestCheckList_ThousandChecks(t *testing.T) {
 	t.Parallel()
 	srv, env := newService(t, sandboxfake.WithJournalLimit(10_000), sandboxfake.WithFrozenClock(time.Now()))
-	createChecks(t, srv, 1000)
+	createChecks(t, srv.Client(), 1000)
 
 	for _, row := range []struct {
 		limit         string
@@ -330,7 +329,7 @@ func TestCheckList_ThousandChecks(t *testing.T) {
 func TestCheckList_FailsInTheMiddle(t *testing.T) {
 	t.Parallel()
 	srv, env := newService(t, sandboxfake.WithFrozenClock(time.Now()))
-	createChecks(t, srv, 250)
+	createChecks(t, srv.Client(), 250)
 	pass, fail := sandboxfake.Fault{}, sandboxfake.Fault{Status: 400}
 	srv.Inject(sandboxfake.Match{Operation: "phone_check.list"}, pass, pass, fail, pass, pass, fail)
 
@@ -345,7 +344,7 @@ func TestCheckList_Filters(t *testing.T) {
 	t.Parallel()
 	at := time.Now().Add(-time.Hour)
 	srv, env := newService(t, sandboxfake.WithFrozenClock(at))
-	createChecks(t, srv, 3)
+	createChecks(t, srv.Client(), 3)
 	// The checks expire after two minutes.
 	noError(t, srv.Advance(t.Context(), 100*time.Second))
 	checkID, checkURL := create(t, env, "-reference", `new "order"; status==ACCEPTED`, number)

@@ -401,11 +401,6 @@ func liveProject() idverify.ProjectParams {
 	return idverify.ProjectParams{Name: "shop", Mode: idverify.ModeLive}
 }
 
-func createPhoneCheck(t *testing.T, client *idverify.Client) {
-	t.Helper()
-	must(client.PhoneChecks.Create(t.Context(), idverify.PhoneCheckParams{PhoneNumber: "447700900012"}))(t)
-}
-
 func countRequests(srv *sandboxfake.Server, operation string) int {
 	n := 0
 	for _, r := range srv.Requests() {
@@ -440,7 +435,7 @@ func TestDoctor_Credentials(t *testing.T) {
 		{"credentials-scopes", "missing", token(sandboxfake.Fault{}, noScope, sandboxfake.Fault{}, noScope), "no sim_check, coverage"},
 		{"credentials-scopes", "unavailable", token(sandboxfake.Fault{}, sandboxfake.Fault{Status: 503}), "503"},
 		{"credentials-mode", "free", func(t *testing.T, srv *sandboxfake.Server, _ map[string]string) {
-			createPhoneCheck(t, srv.Client())
+			createChecks(t, srv.Client(), 1)
 		}, "was not charged"},
 		{"credentials-mode", "unavailable", func(_ *testing.T, srv *sandboxfake.Server, _ map[string]string) {
 			srv.Inject(sandboxfake.Match{Operation: "sim_check.list"}, sandboxfake.Fault{Status: 500})
@@ -483,7 +478,7 @@ func TestDoctor_UnknownMode(t *testing.T) {
 func TestDoctor_OnlyMode(t *testing.T) {
 	t.Parallel()
 	srv, env := newService(t)
-	createPhoneCheck(t, srv.Client())
+	createChecks(t, srv.Client(), 1)
 
 	got := doctorJSON(t, env, "-only", "credentials-mode")
 

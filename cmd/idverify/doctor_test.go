@@ -176,7 +176,7 @@ func TestDoctor_Healthy(t *testing.T) {
 	t.Parallel()
 	srv, _ := newService(t)
 	live := srv.NewProject(liveProject())
-	createPhoneCheck(t, live.Client())
+	createChecks(t, live.Client(), 1)
 	env := environment(t, srv, live.Credentials)
 
 	got := doctorJSON(t, env, "-warnings")
