@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"encoding/pem"
 	"fmt"
-	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -163,30 +162,26 @@ func TestCheckCreate_Rejected(t *testing.T) {
 	t.Parallel()
 	srv, env := newService(t)
 	for _, row := range []struct {
-		name, stdin, stderr string
-		args                []string
+		name, stdin  string
+		args, stderr []string
 	}{
-		{"without -yes", "y\n", "set -yes", []string{number}},
-		{"without -yes, from stdin", number + "\ny\n", "set -yes", []string{"-"}},
-		{"malformed number", "", "Next", []string{"-yes", "07700900012"}},
-		{"no number", "", "Usage: idverify check create", []string{"-yes"}},
-		{"two numbers", "", "unexpected number of arguments: 2", []string{"-yes", number, number}},
-		{"-open of a real service", "", "-open requires -fake", []string{"-yes", "-open", number}},
-		{"URL of a SIMCheck", "", "a SIMCheck has no device", []string{"-yes", "-product", "sim_check", "-callback-url", "https://shop.example.com/", number}},
-		{"redirect without v0.2", "", "v0.2", []string{"-yes", "-redirect-url", "https://shop.example.com/", number}},
-		{"unknown product", "", "must be phone_check", []string{"-product", "phone", number}},
-		{"version", "", "version", []string{"-yes", "-version", "2", number}},
+		{"without -yes", "y\n", []string{number}, []string{"set -yes"}},
+		{"without -yes, from stdin", number + "\ny\n", []string{"-"}, []string{"set -yes"}},
+		{"malformed number", "", []string{"-yes", "07700900012"}, []string{"malformed", "See:  https://github.com/idverify/idverify-go/blob/main/docs/errors.md#sentinels\n"}},
+		{"no number", "", []string{"-yes"}, []string{"Usage: idverify check create"}},
+		{"two numbers", "", []string{"-yes", number, number}, []string{"unexpected number of arguments: 2"}},
+		{"-open of a real service", "", []string{"-yes", "-open", number}, []string{"-open requires -fake"}},
+		{"URL of a SIMCheck", "", []string{"-yes", "-product", "sim_check", "-callback-url", "https://shop.example.com/", number}, []string{"a SIMCheck has no device"}},
+		{"redirect without v0.2", "", []string{"-yes", "-redirect-url", "https://shop.example.com/", number}, []string{"v0.2"}},
+		{"unknown product", "", []string{"-product", "phone", number}, []string{"must be phone_check"}},
+		{"version", "", []string{"-yes", "-version", "2", number}, []string{"version"}},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
 
 			got := runProgram(t, env, row.stdin, append([]string{"check", "create"}, row.args...)...)
 
-			stderr := []string{row.stderr, "!7700900012"}
-			if row.stderr == "Next" {
-				stderr = []string{"malformed", "See:  https://github.com/idverify/idverify-go/blob/main/docs/errors.md#sentinels\n", "!7700900012"}
-			}
-			got.expect(t, exitUsage, []string{"!Check ID"}, stderr)
+			got.expect(t, exitUsage, []string{"!Check ID"}, append(row.stderr, "!7700900012"))
 		})
 	}
 	t.Cleanup(func() {
@@ -499,10 +494,8 @@ func TestCheck_ConnectionErrors(t *testing.T) {
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
-			env := maps.Clone(env)
-			env[row.variable] = row.value
 
-			got := runProgram(t, env, "", "check", "list")
+			got := runProgram(t, with(env, row.variable, row.value), "", "check", "list")
 
 			got.expect(t, row.code, nil, append(row.stderr, "idverify: "))
 		})
