@@ -203,7 +203,7 @@ func TestMapping_Timeout(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		m := must(parseMapping("shop.example.com=127.0.0.1:3000"))(t)
-		var failures syncBuffer
+		var failures tooltest.Buffer
 		disconnected := make(chan struct{})
 		srv := sandboxfake.New(t, sandboxfake.WithInMemory())
 		shop := srv.Handle(m.host, m.handler(&http.Transport{DialContext: silentServer(t, func() { close(disconnected) })}, &failures))

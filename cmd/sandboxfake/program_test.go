@@ -2,7 +2,6 @@ package main
 
 import (
 	"bufio"
-	"bytes"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
@@ -18,7 +17,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 
@@ -67,22 +65,8 @@ type program struct {
 	t      *testing.T
 	cmd    *exec.Cmd
 	stdout *bufio.Reader
-	log    syncBuffer
+	log    tooltest.Buffer
 }
-
-// syncBuffer is a buffer that is safe for concurrent use.
-type syncBuffer struct {
-	mu  sync.Mutex // guards buf
-	buf bytes.Buffer
-}
-
-func (b *syncBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.Write(p)
-}
-
-func (b *syncBuffer) String() string { b.mu.Lock(); defer b.mu.Unlock(); return b.buf.String() }
 
 // start runs the program until the test ends. Its temporary files are in the test's directory.
 func start(t *testing.T, args ...string) *program { t.Helper(); return startEnv(t, nil, args...) }
@@ -100,13 +84,7 @@ func startCommand(t *testing.T, command *exec.Cmd) *program {
 	t.Helper()
 	p := &program{t: t, cmd: command}
 	p.cmd.Stderr = &p.log
-	stdout := must(p.cmd.StdoutPipe())(t)
-	p.stdout = bufio.NewReader(stdout)
-	noError(t, p.cmd.Start())
-	t.Cleanup(func() {
-		p.cmd.Process.Kill()
-		p.cmd.Wait()
-	})
+	p.stdout = tooltest.Start(t, p.cmd)
 	return p
 }
 
@@ -132,7 +110,7 @@ func (p *program) wait() (code int, rest string) {
 // runToEnd runs the program in this process, with environment variables, until it exits.
 func runToEnd(t *testing.T, env map[string]string, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
-	var out, log syncBuffer
+	var out, log tooltest.Buffer
 	code = run(t.Context(), args, func(name string) string { return env[name] }, &out, &log)
 	return code, out.String(), log.String()
 }

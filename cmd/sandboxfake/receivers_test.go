@@ -106,13 +106,7 @@ func startReceiver(t *testing.T, a announced, name string, placeholders map[stri
 	stderr := must(os.Create(file + ".stderr"))(t)
 	defer stderr.Close()
 	cmd.Env, cmd.Stderr = env, stderr
-	stdout := must(cmd.StdoutPipe())(t)
-	noError(t, cmd.Start())
-	t.Cleanup(func() {
-		cmd.Process.Kill()
-		cmd.Wait()
-	})
-	r := &receiver{lines: bufio.NewScanner(stdout), stderr: stderr.Name()}
+	r := &receiver{lines: bufio.NewScanner(tooltest.Start(t, cmd)), stderr: stderr.Name()}
 	url, found := strings.CutPrefix(r.line(t), "listening on ")
 	if !found {
 		t.Fatalf("%s does not print its URL", name)
