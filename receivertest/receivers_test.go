@@ -357,16 +357,12 @@ func (s *keyServer) run(t *testing.T, command *exec.Cmd) (url string) {
 	stderr := must(os.Create(filepath.Join(t.TempDir(), "stderr")))(t)
 	defer stderr.Close()
 	command.Stderr = stderr
-	stdout := must(command.StdoutPipe())(t)
-	noError(t, command.Start())
-	t.Cleanup(func() {
-		command.Process.Kill()
-		command.Wait()
+	t.Cleanup(func() { // after the receiver has ended
 		if output, _ := os.ReadFile(stderr.Name()); t.Failed() {
 			t.Logf("standard error of the receiver:\n%s", output)
 		}
 	})
-	lines := bufio.NewScanner(stdout)
+	lines := bufio.NewScanner(tooltest.Start(t, command))
 	lines.Scan()
 	_, url, found := strings.Cut(lines.Text(), "http://")
 	if !found {
