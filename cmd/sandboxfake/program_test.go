@@ -161,13 +161,8 @@ func (p *program) readUntil(text string) string {
 
 // readJSON reads the line that -json prints.
 func (p *program) readJSON() announced {
-	t := p.t
-	t.Helper()
-	line, err := p.stdout.ReadString('\n')
-	if err != nil {
-		t.Fatalf("read the line of JSON: %v\n%s", err, p.log.String())
-	}
-	return parseAnnounced(t, line)
+	p.t.Helper()
+	return parseAnnounced(p.t, p.readUntil("\n"))
 }
 
 func parseAnnounced(t *testing.T, line string) (a announced) {

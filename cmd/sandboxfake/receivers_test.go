@@ -274,14 +274,10 @@ func TestReceiver_KeySetUnavailable(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := startReceiver(t, a, name, values("https://127.0.0.1:1/.well-known/jwks.json", a.CAFile))
-			check := a.create(t, a.token(t, a.client(t)), r.url)
 
-			a.open(t, check)
+			attempt := a.firstAttempt(t, r.url)
+
 			line := r.line(t)
-			a.control(t, http.MethodPost, "idle", "")
-			deliveries := a.control(t, http.MethodGet, fmt.Sprintf("deliveries?check_id=%s", check["check_id"]), "")["deliveries"].([]any)
-
-			attempt := deliveries[0].(map[string]any)["attempts"].([]any)[0].(map[string]any)
 			if !strings.HasPrefix(line, "rejected: ") || attempt["status"] != 503.0 {
 				t.Errorf("printed %q with status %v, want a rejection with 503, so that the service retries", line, attempt["status"])
 			}
