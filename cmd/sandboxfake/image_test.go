@@ -73,10 +73,7 @@ func (d *dockerfile) buildImage(t *testing.T, roots []byte) (root string) {
 	t.Helper()
 	out := t.TempDir()
 	// The user of the image cannot enter the directories of t.TempDir.
-	root, err := os.MkdirTemp("", "image-")
-	if err != nil {
-		t.Fatal(err)
-	}
+	root = must(os.MkdirTemp("", "image-"))(t)
 	t.Cleanup(func() { os.RemoveAll(root) })
 	noError(t, os.Chmod(root, 0o755))
 	for _, step := range d.build {
@@ -90,17 +87,12 @@ func (d *dockerfile) buildImage(t *testing.T, roots []byte) (root string) {
 		to := filepath.Join(root, c.to)
 		noError(t, os.MkdirAll(filepath.Dir(to), 0o755))
 		if strings.HasSuffix(c.from, "/ca-certificates.crt") {
-			err = os.WriteFile(to, roots, 0o644)
+			noError(t, os.WriteFile(to, roots, 0o644))
 		} else {
-			err = os.Rename(strings.Replace(c.from, "/out/", out+"/", 1), to)
+			noError(t, os.Rename(strings.Replace(c.from, "/out/", out+"/", 1), to))
 		}
 		uid, gid := ids(t, c.owner)
-		if err == nil {
-			err = os.Chown(to, uid, gid)
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, os.Chown(to, uid, gid))
 	}
 	checkImage(t, root)
 	return root
@@ -110,7 +102,7 @@ func (d *dockerfile) buildImage(t *testing.T, roots []byte) (root string) {
 func checkImage(t *testing.T, root string) {
 	t.Helper()
 	var got []string
-	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+	noError(t, filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		rel, _ := filepath.Rel(root, path)
 		switch dir, _, _ := strings.Cut(rel, "/"); {
 		case dir == "licenses" && rel != "licenses/go/LICENSE":
@@ -118,10 +110,7 @@ func checkImage(t *testing.T, root string) {
 			got = append(got, rel)
 		}
 		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 	if want := []string{"etc/ssl/certs/ca-certificates.crt", "licenses/go/LICENSE", "sandboxfake"}; !slices.Equal(got, want) {
 		t.Errorf("files of the image = %q, want %q and other license texts", got, want)
 	}

@@ -607,17 +607,14 @@ func TestProgram_PublicURLFlag(t *testing.T) {
 			t.Run("v0.2", func(t *testing.T) {
 				client := client.WithVersions(idverify.Versions{PhoneCheck: "v0.2"})
 				check := must(client.PhoneChecks.Create(t.Context(), idverify.PhoneCheckParams{PhoneNumber: "447700900013", RedirectURL: receiver.URL + "/back?order=a+b"}))(t)
-				response, err := phone.Get(check.CheckURL) // follows the redirect to the shop
-				if err != nil {
-					t.Fatal(err)
-				}
+				response := must(phone.Get(check.CheckURL))(t) // follows the redirect to the shop
 				response.Body.Close()
 				if response.StatusCode != http.StatusOK {
 					t.Fatalf("the shop responds with %d, want 200 to a redirect with a valid signature", response.StatusCode)
 				}
 				redirect := <-receiver.redirects
 
-				check, err = client.PhoneChecks.Complete(t.Context(), redirect.CheckID, redirect.Code)
+				check, err := client.PhoneChecks.Complete(t.Context(), redirect.CheckID, redirect.Code)
 
 				if err != nil || check.Match != idverify.VerdictNo {
 					t.Errorf("Complete = %+v, %v, want a check that does not match", check, err)

@@ -78,17 +78,14 @@ func assetFiles(t *testing.T) map[string]string {
 	t.Helper()
 	files := make(map[string]string)
 	root := os.DirFS("assets")
-	err := fs.WalkDir(root, ".", func(name string, d fs.DirEntry, err error) error {
+	noError(t, fs.WalkDir(root, ".", func(name string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
 			return err
 		}
 		content, err := fs.ReadFile(root, name)
 		files[name] = string(content)
 		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 	return files
 }
 
