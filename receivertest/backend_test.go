@@ -161,11 +161,15 @@ func verifierAt(t *testing.T, url string, keys *receivertest.Keys, host string, 
 	return must(signature.NewVerifier(jwks, []string{host}, opts))(t)
 }
 
-// handle returns the function for idverify.CallbackHandler.
-func (b *backend) handle() func(context.Context, *idverify.Callback) error {
-	return func(ctx context.Context, c *idverify.Callback) error {
+// callbackReceiver returns a receiver of package idverify, which acts on results with b.
+func callbackReceiver(t *testing.T, b *backend, opts *signature.VerifierOptions) receivertest.Receiver {
+	t.Helper()
+	keys := newKeys(t)
+	v := newVerifier(t, keys, "api.example.com", opts)
+	handler := idverify.CallbackHandler(v, func(ctx context.Context, c *idverify.Callback) error {
 		return b.record(ctx, string(c.Product), c.CheckID, c.CreatedAt)
-	}
+	})
+	return receivertest.Receiver{Keys: keys, URL: callbackURL, Handler: handler, Probe: b.probe(), Strict: true}
 }
 
 // handmade is a receiver of callbacks that does not use package signature. Like many receivers, it
@@ -435,7 +439,7 @@ func (h *handmade) fetch() (map[string]*rsa.PublicKey, error) {
 	for _, k := range set.Keys {
 		n, _ := base64.RawURLEncoding.DecodeString(k.N)
 		e, _ := base64.RawURLEncoding.DecodeString(k.E)
-		keySet[k.Kid] = &rsa.PublicKey{N: new(big.Int).SetBytes(n), E: int(new(big.Int).SetBytes(bytes.Clone(e)).Int64())}
+		keySet[k.Kid] = &rsa.PublicKey{N: new(big.Int).SetBytes(n), E: int(new(big.Int).SetBytes(e).Int64())}
 	}
 	return keySet, nil
 }

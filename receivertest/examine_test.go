@@ -14,7 +14,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/idverify/idverify-go"
 	"github.com/idverify/idverify-go/internal/synctest"
 	"github.com/idverify/idverify-go/receivertest"
 	"github.com/idverify/idverify-go/signature"
@@ -82,9 +81,13 @@ func count(report receivertest.Report, result receivertest.Result) (n int) {
 	return n
 }
 
-// bubble runs a parallel subtest in a bubble, where the waits of an examination take no time.
+// bubble runs a parallel subtest in a bubble, where the waits of an examination take no time. The
+// name can be the fault of a receiver, which is empty for a correct one.
 func bubble(t *testing.T, name string, test func(*testing.T)) {
 	t.Helper()
+	if name == "" {
+		name = "correct"
+	}
 	t.Run(name, func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, test)
@@ -107,10 +110,9 @@ func wantAllPassed(t *testing.T, report receivertest.Report, minimum int) {
 func TestExamine_CallbackHandler(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		keys, b := newKeys(t), newBackend("")
-		v := newVerifier(t, keys, "api.example.com", &signature.VerifierOptions{Replay: signature.NewMemoryReplayStore(0)})
+		r := callbackReceiver(t, newBackend(""), &signature.VerifierOptions{Replay: signature.NewMemoryReplayStore(0)})
 
-		report := examine(t, receivertest.Receiver{Keys: keys, URL: callbackURL, Handler: idverify.CallbackHandler(v, b.handle()), Probe: b.probe(), Strict: true})
+		report := examine(t, r)
 
 		wantAllPassed(t, report, 150)
 	})
@@ -121,10 +123,10 @@ func TestExamine_CallbackHandler(t *testing.T) {
 func TestExamine_WithoutProbe(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		keys, b := newKeys(t), newBackend("")
-		v := newVerifier(t, keys, "api.example.com", nil)
+		r := callbackReceiver(t, newBackend(""), nil)
+		r.Probe = receivertest.Probe{}
 
-		report := examine(t, receivertest.Receiver{Keys: keys, URL: callbackURL, Handler: idverify.CallbackHandler(v, b.handle()), Strict: true})
+		report := examine(t, r)
 
 		if got := failures(report); got != "" {
 			t.Errorf("failed rules = %q, want none", got)
@@ -175,11 +177,7 @@ func TestExamine_HandmadeReceiver(t *testing.T) {
 		{marksUnstored, "slow-store-retry"},
 	}
 	for _, test := range tests {
-		name := test.fault
-		if name == "" {
-			name = "correct"
-		}
-		bubble(t, name, func(t *testing.T) {
+		bubble(t, test.fault, func(t *testing.T) {
 			report := examine(t, handmadeReceiver(t, test.fault))
 
 			if test.fault == reserializes {
@@ -289,13 +287,10 @@ func TestExamine_ActsBeforeVerification(t *testing.T) {
 func TestExamine_Replay(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		keys, b := newKeys(t), newBackend(actsOnDuplicates)
-		v := newVerifier(t, keys, "api.example.com", nil) // without a replay store
+		r := callbackReceiver(t, newBackend(actsOnDuplicates), nil) // without a replay store
+		r.Only = []string{"callback/replay", "callback/duplicate"}
 
-		report := examine(t, receivertest.Receiver{
-			Keys: keys, URL: callbackURL, Handler: idverify.CallbackHandler(v, b.handle()), Probe: b.probe(), Strict: true,
-			Only: []string{"callback/replay", "callback/duplicate"},
-		})
+		report := examine(t, r)
 
 		if got := failures(report); got != "replay\nduplicate" {
 			t.Errorf("failed rules = %q, want replay and duplicate", got)

@@ -114,11 +114,7 @@ func redirectReceiver(t *testing.T, s *signIn, opts *signature.VerifierOptions) 
 func TestExamine_RedirectHandler(t *testing.T) {
 	t.Parallel()
 	for _, variant := range []string{"", sessionFirst, sendsToError, locationWithID} {
-		name := variant
-		if name == "" {
-			name = "plain"
-		}
-		bubble(t, name, func(t *testing.T) {
+		bubble(t, variant, func(t *testing.T) {
 			var opts *signature.VerifierOptions
 			if variant == "" {
 				opts = &signature.VerifierOptions{Replay: signature.NewMemoryReplayStore(0)}
