@@ -38,11 +38,9 @@ func (c *recorder) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, _ := io.ReadAll(r.Body)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.first.Method != "" {
-		w.WriteHeader(http.StatusNoContent)
-		return
+	if c.first.Method == "" {
+		c.first = recorded{r.Method, r.RequestURI, r.Host, r.Header.Clone(), r.TransferEncoding, fmt.Sprintf("%d %x", len(body), sha256.Sum256(body))}
 	}
-	c.first = recorded{r.Method, r.RequestURI, r.Host, r.Header.Clone(), r.TransferEncoding, fmt.Sprintf("%d %x", len(body), sha256.Sum256(body))}
 	w.WriteHeader(http.StatusNoContent)
 }
 

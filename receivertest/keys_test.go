@@ -29,11 +29,8 @@ func TestKeys_ServeHTTP(t *testing.T) {
 	for _, test := range tests {
 		req := must(http.NewRequestWithContext(t.Context(), test.method, srv.URL+test.path, nil))(t)
 		resp := must(srv.Client().Do(req))(t)
-		body, err := io.ReadAll(resp.Body)
+		body := must(io.ReadAll(resp.Body))(t)
 		resp.Body.Close()
-		if err != nil {
-			t.Fatal(err)
-		}
 
 		if resp.StatusCode != test.status {
 			t.Errorf("%s %s: status %d, want %d", test.method, test.path, resp.StatusCode, test.status)
