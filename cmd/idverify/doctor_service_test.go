@@ -276,11 +276,7 @@ func TestDoctor_Clock(t *testing.T) {
 
 			got := p.doctorJSON(t, t.Context(), "-only", "clock")
 
-			if row.problem == "" {
-				got.wantOK(t, "clock")
-			} else {
-				got.wantProblem(t, "clock", row.problem, "")
-			}
+			got.wantProblem(t, "clock", row.problem, "")
 			if detail := got.row(t, "clock").Detail; detail != row.detail {
 				t.Errorf("detail = %q, want %q", detail, row.detail)
 			}
@@ -385,13 +381,9 @@ func TestDoctor_Configuration(t *testing.T) {
 
 			got := doctorJSON(t, row.env, "-only", row.check)
 
-			if row.problem == "" {
-				got.wantOK(t, row.check)
-			} else {
-				got.wantProblem(t, row.check, row.problem, row.detail)
-			}
-			if !strings.Contains(got.row(t, row.check).Detail, row.detail) || strings.Contains(got.text, secret) || strings.Contains(got.text, "the-password") {
-				t.Errorf("output = %s, want %q and no secret", got.text, row.detail)
+			got.wantProblem(t, row.check, row.problem, row.detail)
+			if strings.Contains(got.text, secret) || strings.Contains(got.text, "the-password") {
+				t.Errorf("output = %s, want no secret", got.text)
 			}
 		})
 	}

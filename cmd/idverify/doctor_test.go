@@ -60,20 +60,21 @@ func (p *program) doctorJSON(t *testing.T, ctx context.Context, args ...string) 
 
 func (o doctorOutput) row(t *testing.T, name string) doctorRow {
 	t.Helper()
-	for _, row := range o.Checks {
-		if row.Name == name {
-			return row
-		}
+	i := slices.IndexFunc(o.Checks, func(row doctorRow) bool { return row.Name == name })
+	if i < 0 {
+		t.Fatalf("the output has no check %s:\n%s", name, o.text)
 	}
-	t.Fatalf("the output has no check %s:\n%s", name, o.text)
-	return doctorRow{}
+	return o.Checks[i]
 }
 
-// wantProblem checks that a check has found a problem, with its remedy and a part of its detail.
+// wantProblem checks that a check has found a problem, with its remedy and a part of its detail. If
+// problem is empty, the check must have found none.
 func (o doctorOutput) wantProblem(t *testing.T, check, problem, detail string) {
 	t.Helper()
 	row, want := o.row(t, check), problemOf(check, problem)
-	if row.Problem != problem || row.Result != want.result || row.Remedy != linked(want.remedy) || want.remedy == "" {
+	if problem == "" {
+		o.wantOK(t, check)
+	} else if row.Problem != problem || row.Result != want.result || row.Remedy != linked(want.remedy) || want.remedy == "" {
 		t.Errorf("%s = %+v, want the problem %s", check, row, problem)
 	}
 	if !strings.Contains(row.Detail, detail) {
