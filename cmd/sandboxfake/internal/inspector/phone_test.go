@@ -106,7 +106,6 @@ func TestPhonePage_WithoutURLs(t *testing.T) {
 	}
 }
 
-// Messengers and browsers request links in advance.
 // TestPhonePage_Code exchanges the code of a check that has no redirect URL.
 func TestPhonePage_Code(t *testing.T) {
 	t.Parallel()
@@ -126,6 +125,7 @@ func TestPhonePage_Code(t *testing.T) {
 	}
 }
 
+// Messengers and browsers request links in advance.
 func TestPhonePage_OpensOnlyByForm(t *testing.T) {
 	t.Parallel()
 	s := newShop(t, newServer(t, ""), "v0.2")

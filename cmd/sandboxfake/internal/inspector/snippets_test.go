@@ -28,8 +28,7 @@ const input = JSON.parse(fs.readFileSync(0, 'utf8'));
 process.stdout.write(JSON.stringify(` + expression + `));`,
 	}
 	for _, name := range []string{"snippets.js", "products.js"} {
-		source := must(os.ReadFile(filepath.Join("assets", name)))(t)
-		files[name] = string(source)
+		files[name] = string(must(os.ReadFile(filepath.Join("assets", name)))(t))
 	}
 	for name, content := range files {
 		noError(t, os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600))
@@ -148,8 +147,7 @@ func newModule(t *testing.T) string {
 	root := must(filepath.Abs("../../../.."))(t)
 	dir := t.TempDir()
 	for _, name := range []string{"go.mod", "go.sum"} {
-		content := must(os.ReadFile(filepath.Join(root, name)))(t)
-		text := string(content)
+		text := string(must(os.ReadFile(filepath.Join(root, name)))(t))
 		if name == "go.mod" {
 			text = strings.Replace(text, "module github.com/idverify/idverify-go\n", "module example.com/foo\n", 1)
 			text += fmt.Sprintf("\nrequire github.com/idverify/idverify-go v0.0.0\nreplace github.com/idverify/idverify-go => %q\n", root)
