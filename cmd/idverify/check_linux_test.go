@@ -66,9 +66,7 @@ func TestCheckCreate_Confirmation(t *testing.T) {
 			got := p.runCommand(t.Context(), append([]string{"check", "create"}, row.args...)...)
 
 			got.expect(t, row.code, nil, row.stderr)
-			if n, want := countRequests(srv, "phone_check.create"), map[bool]int{true: 1}[row.code == exitOK]; n != want {
-				t.Errorf("creates = %d, want %d: each one can cost money", n, want)
-			}
+			wantCreates(t, srv, map[bool]int{true: 1}[row.code == exitOK])
 		})
 	}
 }

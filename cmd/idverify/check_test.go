@@ -77,6 +77,15 @@ func create(t *testing.T, env map[string]string, args ...string) (checkID, check
 	return checkID, checkURL
 }
 
+// wantCreates compares the number of requests that create a check, of all products.
+func wantCreates(t *testing.T, srv *sandboxfake.Server, want int) {
+	t.Helper()
+	n := countRequests(srv, "phone_check.create") + countRequests(srv, "sim_check.create") + countRequests(srv, "subscriber_check.create")
+	if n != want {
+		t.Errorf("creates = %d, want %d: each one can cost money", n, want)
+	}
+}
+
 func TestCheck_Products(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
@@ -153,9 +162,7 @@ func TestCheckCreate_Stdin(t *testing.T) {
 
 	got.expect(t, exitOK, []string{"Number        …12", "Check URL     https://127.0.0.1", "!" + number},
 		[]string{"Creating a PhoneCheck of …12 with reference ID order-1", "The check was not charged", "!" + number})
-	if n := countRequests(srv, "phone_check.create"); n != 1 {
-		t.Errorf("creates = %d, want 1", n)
-	}
+	wantCreates(t, srv, 1)
 }
 
 func TestCheckCreate_Rejected(t *testing.T) {
@@ -184,11 +191,7 @@ func TestCheckCreate_Rejected(t *testing.T) {
 			got.expect(t, exitUsage, []string{"!Check ID"}, append(row.stderr, "!7700900012"))
 		})
 	}
-	t.Cleanup(func() {
-		if n := countRequests(srv, "phone_check.create") + countRequests(srv, "sim_check.create"); n != 0 {
-			t.Errorf("creates = %d, want 0: each one can cost money", n)
-		}
-	})
+	t.Cleanup(func() { wantCreates(t, srv, 0) })
 }
 
 // Cron and CI pass /dev/null as stdin, which is a character device.
@@ -203,9 +206,7 @@ func TestCheckCreate_NullDevice(t *testing.T) {
 	got := p.runCommand(t.Context(), "check", "create", number)
 
 	got.expect(t, exitUsage, nil, []string{"set -yes", "![y/N]"})
-	if n := countRequests(srv, "phone_check.create"); n != 0 {
-		t.Errorf("creates = %d, want 0: each one can cost money", n)
-	}
+	wantCreates(t, srv, 0)
 }
 
 func TestCheckCreate_Charge(t *testing.T) {
@@ -227,9 +228,7 @@ func TestCheckCreate_OutcomeUnknown(t *testing.T) {
 	got := runProgram(t, env, "", "check", "create", "-yes", "-product", "subscriber_check", "-version", "v0.2", number)
 
 	got.expect(t, exitError, []string{"!Check ID"}, []string{"outcome unknown", "See:  https://github.com/idverify/idverify-go/blob/main/docs/errors.md#outcome-unknown\n", "!" + number})
-	if n := countRequests(srv, "subscriber_check.create"); n != 1 {
-		t.Errorf("creates = %d, want 1: each one can cost money", n)
-	}
+	wantCreates(t, srv, 1)
 	m := regexp.MustCompile(`Next: idverify (check list -product subscriber_check -version v0.2 -reference \S+)\n`).FindStringSubmatch(got.stderr)
 	if m == nil {
 		t.Fatalf("stderr contains no command:\n%s", got.stderr)
@@ -523,9 +522,7 @@ func TestCheckCreate_Interrupted(t *testing.T) {
 	got := p.runCommand(ctx, "check", "create", "-yes", "-")
 
 	got.expect(t, exitError, nil, []string{"read the number: context canceled"})
-	if n := countRequests(srv, "phone_check.create"); n != 0 {
-		t.Errorf("creates = %d, want 0", n)
-	}
+	wantCreates(t, srv, 0)
 }
 
 // blockedReader blocks a read until closed, as a terminal without input does.
