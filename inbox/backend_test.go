@@ -530,6 +530,15 @@ func bodyOf(checkID string, created time.Time, fields string) string {
 	return `{"check_id":"` + checkID + `","charge_amount":1,"charge_currency":"API","created_at":"` + created.Format("2006-01-02T15:04:05-0700") + `",` + fields + `}`
 }
 
+// concurrently calls f with 0 to n-1, each in a goroutine, and waits until all have returned.
+func concurrently(n int, f func(i int)) {
+	var all sync.WaitGroup
+	for i := range n {
+		all.Go(func() { f(i) })
+	}
+	all.Wait()
+}
+
 type writerFunc func([]byte) (int, error)
 
 func (f writerFunc) Write(p []byte) (int, error) { return f(p) }

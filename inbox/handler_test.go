@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -198,23 +197,19 @@ func TestHandler_ConcurrentDuplicates(t *testing.T) {
 		url := b.signedURL(t, nil)
 		var stored, failed atomic.Int64
 
-		var all sync.WaitGroup
-		for range callbacks {
-			all.Go(func() {
-				status, err := b.send(t.Context(), t, url, "phone_check", signedBody(b, `"status":"COMPLETED","match":true`))
-				switch {
-				case err != nil:
-					t.Error(err)
-				case status == http.StatusNoContent:
-					stored.Add(1)
-				case status == http.StatusInternalServerError:
-					failed.Add(1)
-				default:
-					t.Errorf("response = %d, want 204 or 500", status)
-				}
-			})
-		}
-		all.Wait()
+		concurrently(callbacks, func(int) {
+			status, err := b.send(t.Context(), t, url, "phone_check", signedBody(b, `"status":"COMPLETED","match":true`))
+			switch {
+			case err != nil:
+				t.Error(err)
+			case status == http.StatusNoContent:
+				stored.Add(1)
+			case status == http.StatusInternalServerError:
+				failed.Add(1)
+			default:
+				t.Errorf("response = %d, want 204 or 500", status)
+			}
+		})
 
 		if n := b.effects(t); n != 1 || calls.Load() != failures+1 {
 			t.Errorf("%d effects after %d calls, want 1 after %d", n, calls.Load(), failures+1)

@@ -10,7 +10,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -24,15 +23,11 @@ func TestMigrate_Concurrently(t *testing.T) {
 	onDatabases(t, func(t *testing.T, d database) {
 		db := d.open(t)
 
-		var all sync.WaitGroup
-		for range 20 {
-			all.Go(func() {
-				if err := inbox.Migrate(t.Context(), db, d.dialect); err != nil {
-					t.Error(err)
-				}
-			})
-		}
-		all.Wait()
+		concurrently(20, func(int) {
+			if err := inbox.Migrate(t.Context(), db, d.dialect); err != nil {
+				t.Error(err)
+			}
+		})
 
 		if got := versions(t, db); !slices.Equal(got, []string{"1", "2", "3"}) {
 			t.Errorf("versions = %q, want 1, 2 and 3 once", got)

@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -122,29 +121,25 @@ func TestInbox_PlanConcurrently(t *testing.T) {
 		b.db.SetMaxOpenConns(20)
 		var planned, used atomic.Int64
 
-		var all sync.WaitGroup
-		for n := range goroutines {
-			all.Go(func() {
-				tx, err := b.db.BeginTx(t.Context(), nil)
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				defer tx.Rollback()
-				switch err := b.inbox.Plan(t.Context(), tx, idverify.ProductPhoneCheck, fmt.Sprint("reference ", n%references)); {
-				case errors.Is(err, inbox.ErrReferenceUsed):
-					used.Add(1)
-				case err != nil:
-					t.Error(err)
-				default:
-					planned.Add(1)
-				}
-				if err := tx.Commit(); err != nil {
-					t.Error(err)
-				}
-			})
-		}
-		all.Wait()
+		concurrently(goroutines, func(n int) {
+			tx, err := b.db.BeginTx(t.Context(), nil)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer tx.Rollback()
+			switch err := b.inbox.Plan(t.Context(), tx, idverify.ProductPhoneCheck, fmt.Sprint("reference ", n%references)); {
+			case errors.Is(err, inbox.ErrReferenceUsed):
+				used.Add(1)
+			case err != nil:
+				t.Error(err)
+			default:
+				planned.Add(1)
+			}
+			if err := tx.Commit(); err != nil {
+				t.Error(err)
+			}
+		})
 
 		if planned.Load() != references || used.Load() != goroutines-references {
 			t.Errorf("%d planned and %d used, want %d and %d", planned.Load(), used.Load(), references, goroutines-references)
@@ -236,11 +231,7 @@ func TestInbox_BindOneEntry(t *testing.T) {
 		}
 		bound := make([]error, entries)
 
-		var all sync.WaitGroup
-		for n := range entries {
-			all.Go(func() { bound[n] = b.inbox.Bind(t.Context(), fmt.Sprint(n), "check", 0) })
-		}
-		all.Wait()
+		concurrently(entries, func(n int) { bound[n] = b.inbox.Bind(t.Context(), fmt.Sprint(n), "check", 0) })
 
 		successes := 0
 		for n, err := range bound {
@@ -455,20 +446,16 @@ func TestInbox_CreateOnce(t *testing.T) {
 			b.plan(t, product, reference)
 			var created, conflicts atomic.Int64
 
-			var all sync.WaitGroup
-			for n := range goroutines {
-				all.Go(func() {
-					switch checkID, err := create(t.Context(), boxes[n%2], b.client, matching, reference); {
-					case err == nil && checkID != "":
-						created.Add(1)
-					case checkID == "" && errors.Is(err, inbox.ErrConflict) && !errors.Is(err, idverify.ErrOutcomeUnknown):
-						conflicts.Add(1)
-					default:
-						t.Errorf("check %q, error %v, want a check or ErrConflict", checkID, err)
-					}
-				})
-			}
-			all.Wait()
+			concurrently(goroutines, func(n int) {
+				switch checkID, err := create(t.Context(), boxes[n%2], b.client, matching, reference); {
+				case err == nil && checkID != "":
+					created.Add(1)
+				case checkID == "" && errors.Is(err, inbox.ErrConflict) && !errors.Is(err, idverify.ErrOutcomeUnknown):
+					conflicts.Add(1)
+				default:
+					t.Errorf("check %q, error %v, want a check or ErrConflict", checkID, err)
+				}
+			})
 
 			if created.Load() != 1 || conflicts.Load() != goroutines-1 {
 				t.Errorf("%s: %d calls created a check and %d conflicted, want 1 and %d", product, created.Load(), conflicts.Load(), goroutines-1)

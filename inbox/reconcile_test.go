@@ -504,15 +504,11 @@ func TestInbox_ReconcileConcurrent(t *testing.T) {
 		}
 		b.advance(t, time.Hour)
 
-		var all sync.WaitGroup
-		for range 4 {
-			all.Go(func() {
-				if err := b.inbox.Reconcile(t.Context(), b.client); err != nil {
-					t.Error(err)
-				}
-			})
-		}
-		all.Wait()
+		concurrently(4, func(int) {
+			if err := b.inbox.Reconcile(t.Context(), b.client); err != nil {
+				t.Error(err)
+			}
+		})
 
 		b.wantEffects(t, want...)
 		if reads := b.count("phone_check.get"); reads != checks {

@@ -275,23 +275,19 @@ func TestHandler_Serializable(t *testing.T) {
 			url := b.signedURL(t, nil)
 			var next, failed atomic.Int64
 
-			var all sync.WaitGroup
-			for range concurrent {
-				all.Go(func() {
-					for n := next.Add(1); n <= checks; n = next.Add(1) {
-						body := bodyOf(fmt.Sprint("check ", n-1), b.service.Now(), `"status":"COMPLETED","match":true`)
-						status, err := b.send(t.Context(), t, url, "phone_check", body)
-						if err != nil {
-							t.Error(err)
-							return
-						}
-						if status != http.StatusNoContent {
-							failed.Add(1)
-						}
+			concurrently(concurrent, func(int) {
+				for n := next.Add(1); n <= checks; n = next.Add(1) {
+					body := bodyOf(fmt.Sprint("check ", n-1), b.service.Now(), `"status":"COMPLETED","match":true`)
+					status, err := b.send(t.Context(), t, url, "phone_check", body)
+					if err != nil {
+						t.Error(err)
+						return
 					}
-				})
-			}
-			all.Wait()
+					if status != http.StatusNoContent {
+						failed.Add(1)
+					}
+				}
+			})
 
 			if n := failed.Load(); n > 0 {
 				t.Errorf("%d of %d callbacks were not stored at the first attempt", n, checks)

@@ -412,22 +412,18 @@ func TestInbox_WorkConcurrent(t *testing.T) {
 		}
 		var running sync.Map
 
-		var work sync.WaitGroup
-		for n := range workers {
-			work.Go(func() {
-				err := inboxes[n%2].Work(ctx, func(ctx context.Context, tx *sql.Tx, e inbox.Entry) error {
-					if _, loaded := running.LoadOrStore(e.Reference, true); loaded {
-						t.Errorf("%s is processed twice at a time", e.Reference)
-					}
-					defer running.Delete(e.Reference)
-					return insertEffect(context.WithoutCancel(ctx), tx, e)
-				})
-				if err != nil {
-					t.Error(err)
+		concurrently(workers, func(n int) {
+			err := inboxes[n%2].Work(ctx, func(ctx context.Context, tx *sql.Tx, e inbox.Entry) error {
+				if _, loaded := running.LoadOrStore(e.Reference, true); loaded {
+					t.Errorf("%s is processed twice at a time", e.Reference)
 				}
+				defer running.Delete(e.Reference)
+				return insertEffect(context.WithoutCancel(ctx), tx, e)
 			})
-		}
-		work.Wait()
+			if err != nil {
+				t.Error(err)
+			}
+		})
 
 		var effects, distinct int
 		err := db.QueryRowContext(t.Context(), "SELECT count(*), count(DISTINCT reference) FROM effects").Scan(&effects, &distinct)
