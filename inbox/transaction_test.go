@@ -168,8 +168,7 @@ func TestInbox_TransactionEndsDuringCall(t *testing.T) {
 				}
 				return insertEffect(ctx, tx, e)
 			}
-			b := newEndingBackend(t, databases[0], endingOptions(onResult, do))
-			process := b.recordOrWork(t, onResult, do)
+			b, process := recordOrWork(t, onResult, do)
 
 			var first sync.WaitGroup
 			first.Go(process)
@@ -201,8 +200,7 @@ func TestInbox_StopFailureBlocksCall(t *testing.T) {
 				_, _ = tx.ExecContext(ctx, "ROLLBACK")
 				return insertEffect(ctx, tx, e)
 			}
-			b := newEndingBackend(t, databases[0], endingOptions(onResult, do))
-			process := b.recordOrWork(t, onResult, do)
+			b, process := recordOrWork(t, onResult, do)
 			b.exec(t, "CREATE TRIGGER full BEFORE UPDATE ON idverify_checks WHEN NEW.stopped_at IS NOT NULL BEGIN SELECT RAISE(ABORT, 'no space'); END")
 
 			for range 2 {
@@ -476,23 +474,17 @@ func (b *backend) wantStopped(t *testing.T, reference string) {
 	}
 }
 
-// endingOptions returns options with OnResult, or for Work.
-func endingOptions(onResult bool, do func(context.Context, *sql.Tx, inbox.Entry) error) inbox.Options {
-	if onResult {
-		return inbox.Options{OnResult: do}
-	}
-	return inbox.Options{}
-}
-
-// recordOrWork plans a check and returns a function that calls Record with its result, or that
-// calls Work after its result was recorded.
-func (b *backend) recordOrWork(t *testing.T, onResult bool, do func(context.Context, *sql.Tx, inbox.Entry) error) (process func()) {
+// recordOrWork returns a backend with a planned check, and a function that calls Record with its
+// result, or that calls Work after its result was recorded.
+func recordOrWork(t *testing.T, onResult bool, do func(context.Context, *sql.Tx, inbox.Entry) error) (b *backend, process func()) {
 	t.Helper()
 	if !onResult {
+		b = newEndingBackend(t, databases[0], inbox.Options{})
 		b.result(t, "sign-up 1")
-		return func() { b.workOnce(t, do) }
+		return b, func() { b.workOnce(t, do) }
 	}
+	b = newEndingBackend(t, databases[0], inbox.Options{OnResult: do})
 	b.plan(t, idverify.ProductPhoneCheck, "sign-up 1")
 	result := inbox.Result{Product: idverify.ProductPhoneCheck, CheckID: "check", ReferenceID: "sign-up 1", Status: idverify.StatusCompleted, Match: idverify.VerdictYes}
-	return func() { _, _ = b.inbox.Record(t.Context(), result) }
+	return b, func() { _, _ = b.inbox.Record(t.Context(), result) }
 }
