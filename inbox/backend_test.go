@@ -397,22 +397,17 @@ func (b *backend) createWith(t testing.TB, params idverify.PhoneCheckParams) *id
 // createAny creates a check of a product without a callback, and returns its ID.
 func (b *backend) createAny(t testing.TB, product idverify.Product, reference string) (checkID string) {
 	t.Helper()
-	var err error
 	switch product {
 	case idverify.ProductPhoneCheck:
 		return b.createSilent(t, matching, reference).CheckID
 	case idverify.ProductSIMCheck:
-		var check *idverify.SIMCheck
-		if check, err = b.client.SIMChecks.Create(t.Context(), idverify.SIMCheckParams{PhoneNumber: matching, ReferenceID: reference}); err == nil {
-			return check.CheckID
-		}
+		params := idverify.SIMCheckParams{PhoneNumber: matching, ReferenceID: reference}
+		return must(b.client.SIMChecks.Create(t.Context(), params))(t).CheckID
 	case idverify.ProductSubscriberCheck:
-		var check *idverify.SubscriberCheck
-		if check, err = b.client.SubscriberChecks.Create(t.Context(), idverify.SubscriberCheckParams{PhoneNumber: matching, ReferenceID: reference}); err == nil {
-			return check.CheckID
-		}
+		params := idverify.SubscriberCheckParams{PhoneNumber: matching, ReferenceID: reference}
+		return must(b.client.SubscriberChecks.Create(t.Context(), params))(t).CheckID
 	}
-	t.Fatal(err)
+	t.Fatalf("unknown product %q", product)
 	return ""
 }
 

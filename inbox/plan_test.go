@@ -283,28 +283,19 @@ func (b *backend) created(t testing.TB, reference string) (n int) {
 	return n
 }
 
-// createMethods call the create methods of an Inbox. They return the ID of the check.
+// createMethods call the create methods of an Inbox. They return the ID of the check, if any.
 var createMethods = map[idverify.Product]func(context.Context, *inbox.Inbox, *idverify.Client, string, string) (string, error){
 	idverify.ProductPhoneCheck: func(ctx context.Context, i *inbox.Inbox, c *idverify.Client, number, reference string) (string, error) {
 		check, err := i.CreatePhoneCheck(ctx, c, idverify.PhoneCheckParams{PhoneNumber: number, ReferenceID: reference})
-		if check == nil {
-			return "", err
-		}
-		return check.CheckID, err
+		return inbox.ResultOf(check).CheckID, err
 	},
 	idverify.ProductSubscriberCheck: func(ctx context.Context, i *inbox.Inbox, c *idverify.Client, number, reference string) (string, error) {
 		check, err := i.CreateSubscriberCheck(ctx, c, idverify.SubscriberCheckParams{PhoneNumber: number, ReferenceID: reference})
-		if check == nil {
-			return "", err
-		}
-		return check.CheckID, err
+		return inbox.ResultOf(check).CheckID, err
 	},
 	idverify.ProductSIMCheck: func(ctx context.Context, i *inbox.Inbox, c *idverify.Client, number, reference string) (string, error) {
 		check, err := i.CreateSIMCheck(ctx, c, idverify.SIMCheckParams{PhoneNumber: number, ReferenceID: reference})
-		if check == nil {
-			return "", err
-		}
-		return check.CheckID, err
+		return inbox.ResultOf(check).CheckID, err
 	},
 }
 
