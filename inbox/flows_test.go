@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -37,18 +36,16 @@ func TestInbox_Flows(t *testing.T) {
 
 func TestInbox_FlowsFull(t *testing.T) {
 	onDatabases(t, func(t *testing.T, d database) {
-		db := d.open(t)
-		var now atomic.Int64
-		checks := newInbox(t, db, d.dialect, &inbox.Options{Now: func() time.Time { return time.UnixMicro(now.Load()) }})
-		flows := checks.Flows(2)
+		b := newBackend(t, d, nil)
+		flows := b.inbox.Flows(2)
 		add := func(checkID string, ttl time.Duration) error {
 			return flows.Add(t.Context(), checkflow.Flow{CheckID: checkID, Owner: sha256.Sum256(nil), State: checkflow.StateStarted}, ttl)
 		}
 
 		first, second := add("a", time.Hour), add("b", time.Minute)
-		now.Store(time.Minute.Microseconds() - 1)
+		b.advance(t, time.Minute-time.Microsecond)
 		early, again := add("c", time.Hour), add("b", time.Hour)
-		now.Add(1)
+		b.advance(t, time.Microsecond)
 		late := add("c", time.Hour)
 		full := flows.Available(t.Context())
 
@@ -61,12 +58,12 @@ func TestInbox_FlowsFull(t *testing.T) {
 		if _, reason, err := flows.Claim(t.Context(), "a", sha256.Sum256(nil), true); reason != "" || err != nil {
 			t.Errorf("Claim of a live flow = %q, %v; want success", reason, err)
 		}
-		if rows := dump(t, db, "idverify_flows"); strings.Count(rows, "\n") != 3 {
+		if rows := dump(t, b.db, "idverify_flows"); strings.Count(rows, "\n") != 3 {
 			t.Errorf("rows = %s, want 3: the expired flow may be alive for a process whose clock is behind", rows)
 		}
-		now.Store(11 * time.Minute.Microseconds())
+		b.advance(t, 10*time.Minute)
 		_ = flows.Available(t.Context())
-		if rows := dump(t, db, "idverify_flows"); strings.Count(rows, "\n") != 2 {
+		if rows := dump(t, b.db, "idverify_flows"); strings.Count(rows, "\n") != 2 {
 			t.Errorf("rows = %s, want 2: Available deletes expired flows", rows)
 		}
 	})
@@ -75,18 +72,16 @@ func TestInbox_FlowsFull(t *testing.T) {
 // TestInbox_PurgeFlows checks that phone numbers do not stay in the database.
 func TestInbox_PurgeFlows(t *testing.T) {
 	onDatabases(t, func(t *testing.T, d database) {
-		db := d.open(t)
-		var now atomic.Int64
-		checks := newInbox(t, db, d.dialect, &inbox.Options{Retention: -1, Now: func() time.Time { return time.UnixMicro(now.Load()) }})
+		b := newBackend(t, d, &inbox.Options{Retention: -1})
 		for n := range 3 {
 			f := checkflow.Flow{CheckID: fmt.Sprint("check", n), State: checkflow.StateStarted, PhoneNumber: "447700900000"}
-			noError(t, checks.Flows(0).Add(t.Context(), f, time.Duration(n+1)*time.Minute))
+			noError(t, b.inbox.Flows(0).Add(t.Context(), f, time.Duration(n+1)*time.Minute))
 		}
-		now.Store(12 * time.Minute.Microseconds())
+		b.advance(t, 12*time.Minute)
 
-		deleted, err := checks.Purge(t.Context())
+		deleted, err := b.inbox.Purge(t.Context())
 
-		rows := dump(t, db, "idverify_flows")
+		rows := dump(t, b.db, "idverify_flows")
 		if deleted != 0 || err != nil || strings.Count(rows, "\n") != 1 || !strings.Contains(rows, "check2") {
 			t.Errorf("Purge = %d, %v, then flows %s; want 0 entries, and only the flow that expired less than 10 minutes ago", deleted, err, rows)
 		}
