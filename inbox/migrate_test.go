@@ -13,8 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/idverify/idverify-go"
 	"github.com/idverify/idverify-go/inbox"
 )
@@ -29,9 +27,7 @@ func TestMigrate_Concurrently(t *testing.T) {
 			}
 		})
 
-		if got := versions(t, db); !slices.Equal(got, []string{"1", "2", "3"}) {
-			t.Errorf("versions = %q, want 1, 2 and 3 once", got)
-		}
+		wantEqual(t, []string{"1", "2", "3"}, versions(t, db), "versions")
 	}, serializable)
 }
 
@@ -49,12 +45,8 @@ func TestMigrate_UpToDate(t *testing.T) {
 			noError(t, inbox.Migrate(t.Context(), b.db, d.dialect))
 
 			b.get(t, "kept")
-			if diff := cmp.Diff(before, schema(t, d, b.db)); diff != "" {
-				t.Errorf("Migrate changed the schema, which has a newer version: %t (-before +after):\n%s", newer, diff)
-			}
-			if got := versions(t, b.db); !slices.Equal(got, versionsBefore) {
-				t.Errorf("versions = %q, want %q", got, versionsBefore)
-			}
+			wantEqual(t, before, schema(t, d, b.db), "schema after Migrate, with a newer version: %t", newer)
+			wantEqual(t, versionsBefore, versions(t, b.db), "versions after Migrate, with a newer version: %t", newer)
 		}
 	})
 }
@@ -96,9 +88,7 @@ func TestMigrate_RollsBack(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), "0001_create_idverify_checks.up.sql") {
 			t.Errorf("error = %v, want one with the name of the file", err)
 		}
-		if diff := cmp.Diff(before, schema(t, d, db)); diff != "" {
-			t.Errorf("a failed Migrate changed the schema (-before +after):\n%s", diff)
-		}
+		wantEqual(t, before, schema(t, d, db), "schema after a failed Migrate")
 	})
 }
 
@@ -117,12 +107,11 @@ func TestMigrations_EqualMigrate(t *testing.T) {
 		noError(t, inbox.Migrate(t.Context(), byMigrate, d.dialect))
 
 		got := schema(t, d, byMigrate)
-		if diff := cmp.Diff(schema(t, d, byTool), got); diff != "" || len(got) < 20 {
-			t.Errorf("Migrate makes another schema of %d rows than the files (-files +Migrate):\n%s", len(got), diff)
+		wantEqual(t, schema(t, d, byTool), got, "schema of Migrate, compared with that of the files")
+		if len(got) < 20 {
+			t.Errorf("schema = %q, want at least 20 rows", got)
 		}
-		if got, want := versions(t, byMigrate), versions(t, byTool); !slices.Equal(got, want) {
-			t.Errorf("versions = %q, want %q", got, want)
-		}
+		wantEqual(t, versions(t, byTool), versions(t, byMigrate), "versions")
 		if _, err := inbox.New(t.Context(), byTool, d.dialect, nil); err != nil {
 			t.Errorf("New after the files of Migrations: %v", err)
 		}
