@@ -538,6 +538,17 @@ type writerFunc func([]byte) (int, error)
 
 func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
 
+// logRecords is a writer for a log that sends each record. It discards records while it is full.
+type logRecords chan string
+
+func (r logRecords) Write(p []byte) (int, error) {
+	select {
+	case r <- string(p):
+	default:
+	}
+	return len(p), nil
+}
+
 // noError fails the test if err is not nil.
 func noError(t testing.TB, err error) {
 	t.Helper()

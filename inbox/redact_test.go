@@ -121,11 +121,8 @@ func TestOptions_LoggerOmitsPostgresAddress(t *testing.T) {
 	d := database{"PostgreSQL", inbox.Postgres, "pgx", func(testing.TB) string {
 		return strings.Replace(source, "host="+socket, "host=localhost port="+port+" sslmode=disable", 1)
 	}}
-	records := make(chan string, 100)
-	b := newBackend(t, d, &inbox.Options{Logger: slog.New(slog.NewTextHandler(writerFunc(func(p []byte) (int, error) {
-		records <- string(p)
-		return len(p), nil
-	}), nil))})
+	records := make(logRecords, 100)
+	b := newBackend(t, d, &inbox.Options{Logger: slog.New(slog.NewTextHandler(records, nil))})
 	check := b.start(t, matching, "r")
 
 	mu.Lock()

@@ -113,11 +113,8 @@ func TestInbox_StartIntervals(t *testing.T) {
 // Start works without a function, and rejects one that would never be called.
 func TestInbox_StartWithOnResult(t *testing.T) {
 	onDatabases(t, func(t *testing.T, d database) {
-		records := make(chan string, 100)
-		b := newBackend(t, d, &inbox.Options{OnResult: insertEffect, Logger: slog.New(slog.NewTextHandler(writerFunc(func(p []byte) (int, error) {
-			records <- string(p)
-			return len(p), nil
-		}), nil))})
+		records := make(logRecords, 100)
+		b := newBackend(t, d, &inbox.Options{OnResult: insertEffect, Logger: slog.New(slog.NewTextHandler(records, nil))})
 
 		b.inbox.Start(t.Context(), b.client, nil)()
 		silent := len(records)

@@ -356,15 +356,8 @@ func TestInbox_WorkFindsResults(t *testing.T) {
 
 func TestInbox_WorkSurvivesOutage(t *testing.T) {
 	onDatabases(t, func(t *testing.T, d database) {
-		failed := make(chan string, 100)
-		logger := slog.New(slog.NewTextHandler(writerFunc(func(p []byte) (int, error) {
-			select {
-			case failed <- string(p):
-			default:
-			}
-			return len(p), nil
-		}), nil))
-		b := newBackend(t, d, &inbox.Options{Logger: logger})
+		failed := make(logRecords, 100)
+		b := newBackend(t, d, &inbox.Options{Logger: slog.New(slog.NewTextHandler(failed, nil))})
 		b.result(t, "sign-up 1")
 		b.exec(t, "ALTER TABLE idverify_checks RENAME TO unavailable")
 		ctx, shutDown := context.WithCancel(t.Context())
