@@ -110,7 +110,7 @@ func TestInbox_StartIntervals(t *testing.T) {
 	})
 }
 
-// Start works without a function, and rejects one that would never be called.
+// Start works without a function. Work and Start reject one that would never be called.
 func TestInbox_StartWithOnResult(t *testing.T) {
 	onDatabases(t, func(t *testing.T, d database) {
 		records := make(logRecords, 100)
@@ -118,10 +118,14 @@ func TestInbox_StartWithOnResult(t *testing.T) {
 
 		b.inbox.Start(t.Context(), b.client, nil)()
 		silent := len(records)
+		err := b.inbox.Work(t.Context(), insertEffect)
 		stop := b.inbox.Start(t.Context(), b.client, insertEffect)
 		record := <-records
 		stop()
 
+		if err == nil || !strings.Contains(err.Error(), "OnResult") {
+			t.Errorf("error of Work = %v, want one that names OnResult", err)
+		}
 		if silent != 0 || !strings.Contains(record, `msg="inbox: work"`) || !strings.Contains(record, "OnResult") {
 			t.Errorf("%d records without a function, and with one %s; want none and one that names OnResult", silent, record)
 		}

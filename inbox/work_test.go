@@ -425,13 +425,3 @@ func TestInbox_WorkConcurrent(t *testing.T) {
 		}
 	})
 }
-
-func TestInbox_WorkWithOnResult(t *testing.T) {
-	onDatabases(t, func(t *testing.T, d database) {
-		b := newBackend(t, d, &inbox.Options{OnResult: insertEffect})
-
-		if err := b.inbox.Work(t.Context(), insertEffect); err == nil || !strings.Contains(err.Error(), "OnResult") {
-			t.Errorf("error = %v, want one that names OnResult", err)
-		}
-	})
-}
