@@ -330,9 +330,7 @@ func throughputInbox(b *testing.B, d database) (*inbox.Inbox, *sql.DB) {
 	db := d.open(b)
 	db.SetMaxOpenConns(16)
 	db.SetMaxIdleConns(16)
-	noError(b, inbox.Migrate(b.Context(), db, d.dialect))
-	checks := must(inbox.New(b.Context(), db, d.dialect, nil))(b)
-	return checks, db
+	return newInbox(b, db, d.dialect, nil), db
 }
 
 // plannedResults plans b.N checks in one transaction, and returns their results.

@@ -246,18 +246,14 @@ func TestProduction_Grants(t *testing.T) {
 	b.callbackURL = b.service.Handle(host, checks.Handler(b.service.Verifier([]string{host}, &signature.VerifierOptions{ClockSkew: time.Hour})))
 
 	b.open(t, b.start(t, "447700900012", "sign-up 1"))
-	if err := checks.Reconcile(t.Context(), b.client); err != nil {
-		t.Error(err)
-	}
+	noError(t, checks.Reconcile(t.Context(), b.client))
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	err := checks.Work(ctx, func(context.Context, *sql.Tx, inbox.Entry) error {
 		cancel()
 		return nil
 	})
-	if err != nil {
-		t.Error(err)
-	}
+	noError(t, err)
 	if n, err := checks.Purge(t.Context()); n != 1 || err != nil {
 		t.Errorf("Purge = %d, %v, want 1 deleted entry", n, err)
 	}
@@ -275,9 +271,7 @@ func TestProduction_Restore(t *testing.T) {
 
 	err := openDatabase(t.Context(), backup, func(db *sql.DB, _ *inbox.Inbox) {
 		checks := must(inbox.New(t.Context(), db, inbox.SQLite, &inbox.Options{Now: b.service.Now}))(t)
-		if err := checks.Reconcile(t.Context(), b.client); err != nil {
-			t.Error(err)
-		}
+		noError(t, checks.Reconcile(t.Context(), b.client))
 
 		for reference, want := range map[string]inbox.Status{"completed": inbox.StatusCompleted, "expired": inbox.StatusLost} {
 			if e, err := checks.Get(t.Context(), reference); err != nil || e.Status != want {
@@ -285,9 +279,7 @@ func TestProduction_Restore(t *testing.T) {
 			}
 		}
 	})
-	if err != nil {
-		t.Error(err)
-	}
+	noError(t, err)
 }
 
 var goBlock = regexp.MustCompile("(?s)```go\n(.*?)```")

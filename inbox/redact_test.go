@@ -114,10 +114,7 @@ func TestOptions_LoggerOmitsPostgresAddress(t *testing.T) {
 			go io.Copy(server, client)
 		}
 	}()
-	_, port, err := net.SplitHostPort(listener.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	port := strconv.Itoa(listener.Addr().(*net.TCPAddr).Port)
 	d := database{"PostgreSQL", inbox.Postgres, "pgx", func(testing.TB) string {
 		return strings.Replace(source, "host="+socket, "host=localhost port="+port+" sslmode=disable", 1)
 	}}
