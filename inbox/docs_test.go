@@ -322,16 +322,16 @@ func TestErrors_ReturnedBy(t *testing.T) {
 	t.Parallel()
 	b := newBackend(t, databases[0], nil)
 	ctx, product := t.Context(), idverify.ProductPhoneCheck
-	plan := func(db *sql.DB, reference string) error {
-		tx, err := db.BeginTx(ctx, nil)
+	plan := func(reference string) error {
+		tx, err := b.db.BeginTx(ctx, nil)
 		if err != nil {
 			return err
 		}
 		return errors.Join(b.inbox.Plan(ctx, tx, product, reference), tx.Commit())
 	}
-	noError(t, errors.Join(plan(b.db, "planned"), plan(b.db, "bound"), b.inbox.Bind(ctx, "bound", "check", time.Minute)))
-	record := func(checkID string, product idverify.Product) error {
-		_, err := b.inbox.Record(ctx, inbox.Result{Product: product, CheckID: checkID, Status: idverify.StatusCompleted})
+	noError(t, errors.Join(plan("planned"), plan("bound"), b.inbox.Bind(ctx, "bound", "check", time.Minute)))
+	record := func(checks *inbox.Inbox, checkID string, product idverify.Product) error {
+		_, err := checks.Record(ctx, inbox.Result{Product: product, CheckID: checkID, Status: idverify.StatusCompleted})
 		return err
 	}
 	create := func(reference string) error {
@@ -350,10 +350,6 @@ func TestErrors_ReturnedBy(t *testing.T) {
 			return err
 		},
 	})
-	endingRecord := func() error {
-		_, err := ending.Record(ctx, inbox.Result{Product: product, CheckID: "check", Status: idverify.StatusCompleted})
-		return err
-	}
 	sentinels := map[string]error{"inbox.ErrReferenceUsed": inbox.ErrReferenceUsed, "inbox.ErrNotFound": inbox.ErrNotFound,
 		"inbox.ErrConflict": inbox.ErrConflict, "inbox.ErrSchema": inbox.ErrSchema, "inbox.ErrSettings": inbox.ErrSettings, "inbox.ErrTransactionEnded": inbox.ErrTransactionEnded}
 	returned := make(map[string][]string)
@@ -361,19 +357,19 @@ func TestErrors_ReturnedBy(t *testing.T) {
 		method string
 		err    error
 	}{
-		{"Plan", plan(b.db, "planned")},
+		{"Plan", plan("planned")},
 		{"Bind", b.inbox.Bind(ctx, "unknown", "other", time.Minute)},
 		{"Bind", b.inbox.Bind(ctx, "bound", "other", time.Minute)},
 		{"Create…", create("unknown")},
 		{"Create…", create("bound")},
 		{"Discard", b.inbox.Discard(ctx, "unknown")},
 		{"Discard", b.inbox.Discard(ctx, "bound")},
-		{"Record", record("unknown", product)},
-		{"Record", record("check", idverify.ProductSIMCheck)},
+		{"Record", record(b.inbox, "unknown", product)},
+		{"Record", record(b.inbox, "check", idverify.ProductSIMCheck)},
 		{"Get", get("unknown")},
 		{"Retry", b.inbox.Retry(ctx, "unknown")},
 		{"New", open(sqliteSource(t))},
-		{"Record", endingRecord()},
+		{"Record", record(ending, "check", product)},
 		{"Reconcile", ending.Reconcile(ctx, b.client)}, // "planned" was not created
 		{"New", open("file:" + filepath.Join(t.TempDir(), "checks.db"))},
 	} {
@@ -383,11 +379,10 @@ func TestErrors_ReturnedBy(t *testing.T) {
 			}
 		}
 	}
-	page := must(os.ReadFile("../docs/errors.md"))(t)
 
 	for name := range sentinels {
 		want := "| `" + name + "` | " + strings.Join(returned[name], ", ") + " | "
-		if !strings.Contains(string(page), want) {
+		if !strings.Contains(page(t, "docs/errors.md"), want) {
 			t.Errorf("docs/errors.md lacks a row %s", want)
 		}
 	}
