@@ -77,19 +77,25 @@ func (c *stalledConn) Close() error {
 	return c.Conn.Close()
 }
 
-// failClaim makes a call of Claim fail after Redis has recorded the claim.
-func (s *stall) failClaim(t testing.TB, store *redisstore.Replays, id [32]byte) {
+// failClaims makes concurrent calls of Claim fail after Redis has processed their commands.
+func (s *stall) failClaims(t testing.TB, store *redisstore.Replays, calls int) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
-	failed := make(chan error)
-	go func() {
-		_, err := store.Claim(ctx, id, time.Minute)
-		failed <- err
-	}()
-	<-s.recorded
+	failed := make(chan error, calls)
+	for range calls {
+		go func() {
+			_, err := store.Claim(ctx, messageID, time.Minute)
+			failed <- err
+		}()
+	}
+	for range calls {
+		<-s.recorded
+	}
 	cancel()
-	if err := <-failed; !errors.Is(err, context.Canceled) {
-		t.Fatalf("first claim: error = %v, want context.Canceled", err)
+	for range calls {
+		if err := <-failed; !errors.Is(err, context.Canceled) {
+			t.Fatalf("claim without a reply: error = %v, want context.Canceled", err)
+		}
 	}
 }
 
@@ -97,41 +103,22 @@ func (s *stall) failClaim(t testing.TB, store *redisstore.Replays, id [32]byte) 
 func TestReplays_AcceptsRecordedClaimOnce(t *testing.T) {
 	t.Parallel()
 	const calls = 50
-	for name, fail := range map[string]func(t *testing.T, srv *server) *redisstore.Replays{
-		"no reply in time": func(t *testing.T, srv *server) *redisstore.Replays {
+	// stalled makes each number of concurrent calls fail, one number after the other.
+	stalled := func(numbers ...int) func(*testing.T, *server) *redisstore.Replays {
+		return func(t *testing.T, srv *server) *redisstore.Replays {
 			stall := newStall(srv)
 			store := stall.store(t)
-			stall.failClaim(t, store, messageID)
-			stall.active.Store(false)
-			return store
-		},
-		"no reply in time, twice": func(t *testing.T, srv *server) *redisstore.Replays {
-			stall := newStall(srv)
-			store := stall.store(t)
-			stall.failClaim(t, store, messageID)
-			stall.failClaim(t, store, messageID)
-			stall.active.Store(false)
-			return store
-		},
-		"no reply in time, twice at once": func(t *testing.T, srv *server) *redisstore.Replays {
-			stall := newStall(srv)
-			store := stall.store(t)
-			ctx, cancel := context.WithCancel(t.Context())
-			var wg sync.WaitGroup
-			for range 2 {
-				wg.Go(func() {
-					if _, err := store.Claim(ctx, messageID, time.Minute); err == nil {
-						t.Error("a claim without reply returned no error")
-					}
-				})
+			for _, n := range numbers {
+				stall.failClaims(t, store, n)
 			}
-			<-stall.recorded
-			<-stall.recorded
-			cancel()
-			wg.Wait()
 			stall.active.Store(false)
 			return store
-		},
+		}
+	}
+	for name, fail := range map[string]func(t *testing.T, srv *server) *redisstore.Replays{
+		"no reply in time":                stalled(1),
+		"no reply in time, twice":         stalled(1, 1),
+		"no reply in time, twice at once": stalled(2),
 		"connection lost": func(t *testing.T, srv *server) *redisstore.Replays {
 			lost := newLostReplies(1)
 			store := newStore(t, lost.client(t, srv, -1), &redisstore.Options{Timeout: time.Minute})
