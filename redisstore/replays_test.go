@@ -18,20 +18,6 @@ import (
 
 var messageID = [32]byte{1, 2, 3}
 
-func TestReplays_Claim(t *testing.T) {
-	t.Parallel()
-	srv := startServer(t)
-
-	first, err1 := srv.store(t).Claim(t.Context(), messageID, time.Minute)
-	second, err2 := srv.store(t).Claim(t.Context(), messageID, time.Minute)
-	other, err3 := srv.store(t).Claim(t.Context(), [32]byte{4}, time.Minute)
-
-	noError(t, errors.Join(err1, err2, err3))
-	if !first || second || !other {
-		t.Errorf("fresh = %v, for a copy %v, for another message %v; want true, false, true", first, second, other)
-	}
-}
-
 func TestReplays_ConcurrentClaims(t *testing.T) {
 	t.Parallel()
 	const replicas, claims = 16, 50
@@ -42,9 +28,14 @@ func TestReplays_ConcurrentClaims(t *testing.T) {
 	}
 
 	fresh, failed := claimConcurrently(t, claims, stores...)
+	again, againErr := srv.store(t).Claim(t.Context(), messageID, time.Minute)
+	other, otherErr := srv.store(t).Claim(t.Context(), [32]byte{4}, time.Minute)
 
 	if fresh != 1 || failed != 0 {
 		t.Errorf("%d of %d claims are fresh, %d failed; want 1 and 0: a callback is handled for each fresh claim", fresh, replicas*claims, failed)
+	}
+	if err := errors.Join(againErr, otherErr); again || !other || err != nil {
+		t.Errorf("later claims: fresh = %v, for another message %v, error = %v; want false, true", again, other, err)
 	}
 }
 
