@@ -61,9 +61,7 @@ func TestClientOption_SpansOfCall(t *testing.T) {
 			_, err := client.PhoneChecks.Create(ctx, number)
 			caller.End()
 
-			if err != nil {
-				t.Fatal(err)
-			}
+			noError(t, err)
 			r.wantSpans(t, tt.spans)
 			for _, s := range r.recorder.Ended()[:len(tt.spans)-1] {
 				if s.SpanKind() != trace.SpanKindClient {
@@ -277,9 +275,7 @@ func TestClientOption_BackgroundRenewal(t *testing.T) {
 	_, err := client.PhoneChecks.List(t.Context(), idverify.ListOptions{})
 	close(renew)
 
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	got := []string{first, <-ended, <-ended}
 	want := []string{"idverify token.create", "idverify phone_check.list", "idverify token.create"}
 	wantEqual(t, want, got, "ends of spans")

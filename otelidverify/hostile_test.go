@@ -51,13 +51,10 @@ func TestObserveVerifier_Cardinality(t *testing.T) {
 	r := newTelemetry()
 	srv := sandboxfake.New(t, sandboxfake.WithInMemory())
 	keys := must(srv.Client().NewJWKS(nil))(t)
-	verifier, err := signature.NewVerifier(keys, []string{"shop.example.com"}, &signature.VerifierOptions{
+	verifier := must(signature.NewVerifier(keys, []string{"shop.example.com"}, &signature.VerifierOptions{
 		ClockSkew: 24 * time.Hour, // independent of the speed of the machine
 		Observe:   otelidverify.ObserveVerifier(r.providers()...),
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	date := srv.Now().UTC().Format(http.TimeFormat)
 
 	for i := range 1000 {

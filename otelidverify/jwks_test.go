@@ -17,13 +17,10 @@ func TestRegisterJWKS_Age(t *testing.T) {
 	srv := sandboxfake.New(t, sandboxfake.WithInMemory())
 	var offset atomic.Int64
 	start := time.Date(2026, 11, 2, 9, 0, 0, 0, time.UTC)
-	keys, err := signature.NewJWKS(srv.Client().JWKSURL(), &signature.JWKSOptions{
+	keys := must(signature.NewJWKS(srv.Client().JWKSURL(), &signature.JWKSOptions{
 		HTTPClient: srv.HTTPClient(),
 		Now:        func() time.Time { return start.Add(time.Duration(offset.Load())) },
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	registration := otelidverify.RegisterJWKS(keys, r.providers()...)
 
 	before := r.series(t)

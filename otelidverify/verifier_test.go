@@ -23,15 +23,11 @@ type receiver struct {
 func newReceiver(t *testing.T, opts ...sandboxfake.Option) *receiver {
 	t.Helper()
 	r := &receiver{telemetry: newTelemetry(), srv: sandboxfake.New(t, append(opts, sandboxfake.WithInMemory())...)}
-	var err error
 	r.keys = must(r.srv.Client().NewJWKS(nil))(t)
-	verifier, err := signature.NewVerifier(r.keys, []string{"shop.example.com"}, &signature.VerifierOptions{
+	verifier := must(signature.NewVerifier(r.keys, []string{"shop.example.com"}, &signature.VerifierOptions{
 		ClockSkew: 24 * time.Hour, // independent of the speed of the machine
 		Observe:   otelidverify.ObserveVerifier(r.providers()...),
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	handler := idverify.CallbackHandler(verifier, func(context.Context, *idverify.Callback) error { return nil })
 	r.srv.Handle("shop.example.com", http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		ctx, span := r.tracers.Tracer("test").Start(req.Context(), "POST /callbacks") // as otelhttp.NewHandler does
@@ -48,15 +44,13 @@ func (r *receiver) deliver(t *testing.T) (status int) {
 	params.CallbackURL = "https://shop.example.com/callbacks"
 	check := must(r.srv.Client().PhoneChecks.Create(t.Context(), params))(t)
 	must(r.srv.Device().Open(t.Context(), check.CheckURL))(t)
-	if _, err := r.srv.WaitDelivery(t.Context(), func(d sandboxfake.Delivery) bool {
+	must(r.srv.WaitDelivery(t.Context(), func(d sandboxfake.Delivery) bool {
 		if d.CheckID != check.CheckID || len(d.Attempts) == 0 {
 			return false
 		}
 		status = d.Attempts[0].Status
 		return true
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	return status
 }
 

@@ -42,14 +42,11 @@ func newShop(t testing.TB, service *sandboxfake.Server, store func(testing.TB) *
 		for strings.Contains(fmt.Sprint(keys.Refresh(t.Context())), "no response within 3 s") { // on a busy machine
 			keys = must(service.Client().NewJWKS(nil))(t)
 		}
-		verifier, err := signature.NewVerifier(keys, []string{host}, &signature.VerifierOptions{
+		verifier := must(signature.NewVerifier(keys, []string{host}, &signature.VerifierOptions{
 			Replay:    store(t),
 			Now:       service.Now,
 			ClockSkew: time.Hour, // on a busy machine, messages can take longer than the default
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		}))(t)
 		s.handlers = append(s.handlers, idverify.CallbackHandler(verifier, func(_ context.Context, c *idverify.Callback) error {
 			s.mu.Lock()
 			defer s.mu.Unlock()

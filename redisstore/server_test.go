@@ -46,10 +46,7 @@ func startServer(t testing.TB, args ...string) *server {
 	if _, err := exec.LookPath("redis-server"); err != nil {
 		t.Skip("redis-server is not installed (run script/setup redis)")
 	}
-	dir, err := os.MkdirTemp("", "redis") // the path of t.TempDir is too long for a socket
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir := must(os.MkdirTemp("", "redis"))(t) // the path of t.TempDir is too long for a socket
 	s := &server{dir: dir, args: args}
 	t.Cleanup(func() {
 		s.kill()

@@ -77,10 +77,7 @@ func startProgram(t testing.TB, name string) (url string, client *http.Client, s
 	config := writeCertificate(t, dir)
 	command := exec.CommandContext(t.Context(), "node", "testdata/node/serve.js", name, dir)
 	command.Stderr = os.Stderr
-	stdin, err := command.StdinPipe() // the program exits when it is closed
-	if err != nil {
-		t.Fatal(err)
-	}
+	stdin := must(command.StdinPipe())(t) // the program exits when it is closed
 	stdout := must(command.StdoutPipe())(t)
 	noError(t, command.Start())
 	transport := &http.Transport{TLSClientConfig: config}
