@@ -10,7 +10,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 
 	"github.com/idverify/idverify-go"
@@ -70,9 +69,7 @@ func TestProduction_Metrics(t *testing.T) {
 		documented[m[1]] = fmt.Sprintf("%s %s %s", m[2], m[3], strings.Join(attributes, " "))
 	}
 
-	if diff := cmp.Diff(emitted(t), documented); diff != "" {
-		t.Errorf("metrics in docs/production.md (-emitted +documented):\n%s", diff)
-	}
+	wantEqual(t, emitted(t), documented, "metrics in docs/production.md, compared with those emitted")
 }
 
 func TestProduction_Alerts(t *testing.T) {

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"os"
 	"regexp"
 	"strconv"
 	"strings"
@@ -19,24 +18,19 @@ import (
 	"github.com/idverify/idverify-go/sandboxfake"
 )
 
-// errorTypes returns the values of error.type for operation, in the metric of attempts.
-func (r *telemetry) errorTypes(t *testing.T, operation string) []string {
+// wantErrorType checks that operation had one error.type in the metric of attempts, for the given
+// error.
+func (r *telemetry) wantErrorType(t *testing.T, operation, want string, err error) {
 	t.Helper()
-	var types []string
+	var got []string
 	for _, line := range r.series(t) {
 		_, after, found := strings.Cut(line, "idverify.client.attempt.duration{error.type=")
 		if found && strings.Contains(line, "idverify.operation="+operation+",") {
 			value, _, _ := strings.Cut(after, ",")
-			types = append(types, value)
+			got = append(got, value)
 		}
 	}
-	return types
-}
-
-// wantErrorType checks that operation had one error.type, for the given error.
-func (r *telemetry) wantErrorType(t *testing.T, operation, want string, err error) {
-	t.Helper()
-	if got := r.errorTypes(t, operation); len(got) != 1 || got[0] != want {
+	if len(got) != 1 || got[0] != want {
 		t.Errorf("error.type of %s = %q, want %q for %v", operation, got, want, err)
 	}
 	if err == nil {
@@ -120,9 +114,7 @@ func TestClientOption_ErrorTypeOfCertificate(t *testing.T) {
 // tests above receive.
 func TestClientOption_DocumentedErrorTypes(t *testing.T) {
 	t.Parallel()
-	page := must(os.ReadFile("../docs/errors.md"))(t)
-
-	_, section, _ := strings.Cut(string(page), "\n## Error types in metrics\n")
+	_, section, _ := strings.Cut(readDocument(t, "errors.md"), "\n## Error types in metrics\n")
 
 	var got []string
 	for _, m := range codeRow.FindAllStringSubmatch(section, -1) {
@@ -170,12 +162,12 @@ var (
 // error codes in docs/errors.md.
 func documentedErrors(t *testing.T) (fragments map[string]int, codes []string) {
 	t.Helper()
-	page := must(os.ReadFile("../docs/errors.md"))(t)
+	page := readDocument(t, "errors.md")
 	fragments = make(map[string]int)
-	for _, m := range fragmentRow.FindAllStringSubmatch(string(page), -1) {
+	for _, m := range fragmentRow.FindAllStringSubmatch(page, -1) {
 		fragments[m[1]] = must(strconv.Atoi(m[2]))(t)
 	}
-	_, section, _ := strings.Cut(string(page), "\n## Token errors\n")
+	_, section, _ := strings.Cut(page, "\n## Token errors\n")
 	section, _, _ = strings.Cut(section, "\n## ")
 	for _, m := range codeRow.FindAllStringSubmatch(section, -1) {
 		codes = append(codes, m[1])
