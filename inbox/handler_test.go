@@ -355,8 +355,6 @@ func TestHandler_RespondsInTime(t *testing.T) {
 			if e := b.get(t, "r"); e.Status != "" || b.effects(t) != 0 {
 				t.Errorf("entry = %+v with %d effects, want a rollback", e, b.effects(t))
 			}
-			b.service.Close()
-			b.db.Close()
 		})
 	})
 }

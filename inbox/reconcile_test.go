@@ -401,8 +401,6 @@ func TestInbox_ReconcileHangingService(t *testing.T) {
 		if took := time.Since(start); !errors.Is(err, context.DeadlineExceeded) || took != 2*25*time.Second {
 			t.Errorf("error = %v after %s, want DeadlineExceeded after 25 s for each of two checks", err, took)
 		}
-		b.service.Close()
-		b.db.Close()
 	})
 }
 

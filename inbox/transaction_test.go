@@ -360,8 +360,6 @@ func TestHandler_Conflicts(t *testing.T) {
 		if n := b.effects(t); n != 1 {
 			t.Errorf("%d effects, want 1", n)
 		}
-		b.service.Close()
-		b.db.Close()
 	})
 }
 

@@ -348,8 +348,6 @@ func TestInbox_WorkFindsResults(t *testing.T) {
 			}
 			shutDown()
 			work.Wait()
-			b.service.Close()
-			b.db.Close()
 		})
 	})
 }
