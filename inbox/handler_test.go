@@ -35,15 +35,9 @@ func TestHandler_StoresOnce(t *testing.T) {
 		b.advance(t, time.Minute)
 		b.redeliver(t)
 
-		if got := b.responses(); got != "204 204" {
-			t.Errorf("responses = %s, want 204 for the callback and its duplicate", got)
-		}
-		if got := b.outcomesOf("callback"); got != "stored duplicate" {
-			t.Errorf("outcomes = %s, want stored duplicate", got)
-		}
-		if n := b.effects(t); n != 1 {
-			t.Errorf("%d effects, want 1: the customer would be verified twice", n)
-		}
+		wantEqual(t, "204 204", b.responses(), "responses to the callback and its duplicate")
+		wantEqual(t, "stored duplicate", b.outcomesOf("callback"), "outcomes")
+		b.wantEffects(t, "r") // once: the customer would be verified twice
 		log := b.logged()
 		for _, want := range []string{"stored", "duplicate"} {
 			want = "level=DEBUG msg=\"inbox: callback\" outcome=" + want + " product=phone_check check_id=" + check.CheckID + "\n"
@@ -102,9 +96,7 @@ func TestHandler_OtherCustomerWithReference(t *testing.T) {
 		b.bind(t, "guessed", check)
 		b.open(t, check)
 
-		if responses != "503 503 503 503 503 503" {
-			t.Errorf("responses = %s, want six 503: Bind may be in progress", responses)
-		}
+		wantEqual(t, "503 503 503 503 503 503", responses, "responses while Bind may be in progress")
 		if attacked.Status != "" || attacked.CheckID != "" {
 			t.Errorf("entry = %+v, want neither result nor check ID from another customer", attacked)
 		}
@@ -160,9 +152,7 @@ func TestHandler_OnResultFails(t *testing.T) {
 		failed := b.effects(t)
 		b.advance(t, 3*time.Minute)
 
-		if got := b.responses(); got != "500 500 500 500 204" {
-			t.Errorf("responses = %s, want 500 for each failure, then 204", got)
-		}
+		wantEqual(t, "500 500 500 500 204", b.responses(), "responses to each failure and the success")
 		if first.Status != "" || failed != 0 {
 			t.Errorf("entry = %+v with %d effects after a failure, want a rollback", first, failed)
 		}
@@ -391,15 +381,11 @@ func TestHandler_DatabaseDown(t *testing.T) {
 	noError(t, server.Crash())
 	b.redeliver(t)
 
-	if got := b.responses(); got != "500 500 204 204" {
-		t.Errorf("responses = %s, want 500 while the database is down, then 204, and 204 after its crash", got)
-	}
+	wantEqual(t, "500 500 204 204", b.responses(), "responses, two while the database is down and one after its crash")
 	if b.get(t, "r").Match != idverify.VerdictYes || b.effects(t) != 1 {
 		t.Error("the redelivered callback is not stored")
 	}
-	if got := b.levels(); got != "ERROR ERROR DEBUG DEBUG" {
-		t.Errorf("levels = %s, want ERROR while the database is down", got)
-	}
+	wantEqual(t, "ERROR ERROR DEBUG DEBUG", b.levels(), "levels, two while the database is down")
 }
 
 func TestHandler_ServiceDisconnects(t *testing.T) {

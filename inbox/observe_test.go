@@ -111,9 +111,8 @@ func TestInbox_ObserverPanics(t *testing.T) {
 		b.result(t, "sign-up 1")
 		b.open(t, b.start(t, matching, "failing"))
 
-		if got := b.responses(); got != "500" {
-			t.Errorf("responses = %s, want 500: the service does not retry after a closed connection", got)
-		}
+		// The service does not retry after a closed connection.
+		wantEqual(t, "500", b.responses(), "responses")
 		log := b.logged()
 		for _, operation := range []string{"record", "callback"} {
 			if want := `level=ERROR msg="inbox: observer panicked" operation=` + operation + " type=string\n"; !strings.Contains(log, want) {

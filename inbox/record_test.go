@@ -76,9 +76,7 @@ func TestInbox_RecordWait(t *testing.T) {
 		if e := b.get(t, "r"); e.Match != idverify.VerdictNo || e.Source != inbox.SourceRecord || b.effects(t) != 1 {
 			t.Errorf("entry = %+v with %d effects, want no match from Record with 1", e, b.effects(t))
 		}
-		if events != "stored duplicate" {
-			t.Errorf("outcomes = %s, want stored duplicate", events)
-		}
+		wantEqual(t, "stored duplicate", events, "outcomes")
 	})
 }
 
@@ -107,9 +105,7 @@ func TestInbox_RecordSIMCheck(t *testing.T) {
 				t.Errorf("SIM of %s unchanged = %s, want %s", reference, got, want)
 			}
 		}
-		if n := b.effects(t); n != 3 {
-			t.Errorf("%d effects, want 3", n)
-		}
+		b.wantEffects(t, "changed", "error", "unchanged")
 	})
 }
 

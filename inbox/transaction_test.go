@@ -100,9 +100,7 @@ func TestInbox_OnResultTransactionEnds(t *testing.T) {
 			}
 		}
 		n := len(endings(d))
-		if got, want := b.responses(), strings.TrimSpace(strings.Repeat("204 204 ", n)); got != want {
-			t.Errorf("responses = %s, want 204: the results are stored", got)
-		}
+		wantEqual(t, strings.TrimSpace(strings.Repeat("204 204 ", n)), b.responses(), "responses to results that are stored")
 		b.wantOutcomes(t, slices.Repeat([]string{"callback stopped", "callback duplicate", "reconcile stopped", "reconcile stopped"}, n)...)
 	})
 }
@@ -243,9 +241,7 @@ func TestHandler_StopNotCommitted(t *testing.T) {
 	b.exec(t, "DROP TRIGGER full_disk ON idverify_checks")
 	b.redeliver(t)
 
-	if got, want := b.responses(), "500 204"; got != want {
-		t.Errorf("responses = %s, want %s: the first result was not stored", got, want)
-	}
+	wantEqual(t, "500 204", b.responses(), "responses to the result, which was not stored at first")
 	b.wantStopped(t, "sign-up 1")
 	if calls != 1 {
 		t.Errorf("%d calls of OnResult, want 1", calls)
@@ -357,9 +353,7 @@ func TestHandler_Conflicts(t *testing.T) {
 				t.Errorf("%s: %d calls", state, calls)
 			}
 		}
-		if n := b.effects(t); n != 1 {
-			t.Errorf("%d effects, want 1", n)
-		}
+		b.wantEffects(t, "r")
 	})
 }
 
