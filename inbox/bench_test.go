@@ -31,7 +31,7 @@ func BenchmarkHandler(b *testing.B) {
 			s := newBenched(b, d, 0)
 			byHand := newHandWritten(b, d, s.verifier)
 			var base, other *http.Request
-			prepare := func(int) {
+			prepare := func() {
 				id := rand.Text()
 				byHand.insert(b, id)
 				s.insert(b, id, "reconcile_at", s.now()+hour)
@@ -64,7 +64,7 @@ func BenchmarkRows(b *testing.B) {
 				{"Reconcile", (*benched).prepareReconcile, (*benched).runReconcile},
 			} {
 				b.Run(op.name, func(b *testing.B) {
-					prepare := func(int) {
+					prepare := func() {
 						op.prepare(small, b)
 						op.prepare(large, b)
 					}
@@ -129,11 +129,11 @@ func BenchmarkThroughput(b *testing.B) {
 
 // compareTimes runs base and other alternately, each after its preparation, which is not measured.
 // It reports the ratio of other's median time to base's as the metric name.
-func compareTimes(b *testing.B, name string, prepare func(i int), base, other func() error) {
+func compareTimes(b *testing.B, name string, prepare func(), base, other func() error) {
 	b.Helper()
 	times := make([][]time.Duration, 2)
 	for i := 0; b.Loop(); i++ {
-		prepare(i)
+		prepare()
 		sides := []func() error{base, other}
 		for turn := range sides {
 			side := (i + turn) % 2 // the first of two commits may have to wait for the disk longer

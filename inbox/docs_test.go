@@ -129,11 +129,7 @@ func TestProduction_StoresDurably(t *testing.T) {
 		awaitOutcome(ctx, t, processed, inbox.OutcomeDone)
 	})
 
-	verdict := ""
-	noError(t, b.db.QueryRowContext(ctx, "SELECT verdict FROM sign_ups WHERE reference = $1", reference).Scan(&verdict))
-	if verdict != "yes" {
-		t.Errorf("verdict = %q, want yes", verdict)
-	}
+	wantEqual(t, []string{"yes"}, texts(t, b.db, "SELECT verdict FROM sign_ups"), "verdicts")
 }
 
 func TestProduction_RecordsSignIn(t *testing.T) {

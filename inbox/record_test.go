@@ -38,9 +38,7 @@ func TestInbox_RecordComplete(t *testing.T) {
 		noError(t, b.service.WaitIdle(t.Context()))
 		again, secondErr := b.inbox.Record(t.Context(), inbox.ResultOf(completed))
 
-		if firstErr != nil || secondErr != nil {
-			t.Fatal(firstErr, secondErr)
-		}
+		noError(t, errors.Join(firstErr, secondErr))
 		// The callback may arrive before Record.
 		source := b.get(t, "r").Source
 		if recorded != (source == inbox.SourceRecord) || again {

@@ -394,9 +394,8 @@ func TestInbox_WorkConcurrent(t *testing.T) {
 				}
 			},
 		}
-		var inboxes []*inbox.Inbox
 		db := openDB(t, d.driver, source)
-		inboxes = append(inboxes, newInbox(t, db, d.dialect, opts), newInbox(t, openDB(t, d.driver, source), d.dialect, opts))
+		inboxes := []*inbox.Inbox{newInbox(t, db, d.dialect, opts), newInbox(t, openDB(t, d.driver, source), d.dialect, opts)}
 		must(db.ExecContext(t.Context(), "CREATE TABLE effects (reference text NOT NULL)"))(t)
 		for n := range entries {
 			storeResult(t, db, inboxes[n%2], fmt.Sprintf("sign-up %03d", n))
