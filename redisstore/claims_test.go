@@ -21,29 +21,24 @@ import (
 
 // stall makes the connections of a client withhold the replies to SET, which Redis has processed.
 type stall struct {
-	server   *server
 	active   atomic.Bool
 	recorded chan struct{} // receives a value for each withheld reply
 }
 
-func newStall(server *server) *stall {
-	s := &stall{server: server, recorded: make(chan struct{}, 1000)}
-	s.active.Store(true)
-	return s
-}
-
-// store returns a store whose client does not retry.
-func (s *stall) store(t testing.TB) *redisstore.Replays {
+// newStall returns an active stall, and a store whose client does not retry.
+func newStall(t testing.TB, srv *server) (*stall, *redisstore.Replays) {
 	t.Helper()
+	s := &stall{recorded: make(chan struct{}, 1000)}
+	s.active.Store(true)
 	client := newClient(t, &redis.Options{
 		MaxRetries:  -1,
 		ReadTimeout: time.Minute,
 		Dialer: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			conn, err := s.server.dial(ctx, "", "")
+			conn, err := srv.dial(ctx, "", "")
 			return &stalledConn{Conn: conn, stall: s, closed: make(chan struct{})}, err
 		},
 	})
-	return newStore(t, client, &redisstore.Options{Timeout: time.Minute})
+	return s, newStore(t, client, &redisstore.Options{Timeout: time.Minute})
 }
 
 type stalledConn struct {
@@ -103,12 +98,11 @@ func (s *stall) failClaims(t testing.TB, store *redisstore.Replays, calls int) {
 func TestReplays_AcceptsRecordedClaimOnce(t *testing.T) {
 	t.Parallel()
 	const calls = 50
-	// stalled makes each number of concurrent calls fail, one number after the other.
-	stalled := func(numbers ...int) func(*testing.T, *server) *redisstore.Replays {
+	// stalled makes groups of concurrent calls fail, one group after the other.
+	stalled := func(groups ...int) func(*testing.T, *server) *redisstore.Replays {
 		return func(t *testing.T, srv *server) *redisstore.Replays {
-			stall := newStall(srv)
-			store := stall.store(t)
-			for _, n := range numbers {
+			stall, store := newStall(t, srv)
+			for _, n := range groups {
 				stall.failClaims(t, store, n)
 			}
 			stall.active.Store(false)

@@ -20,8 +20,7 @@ import (
 func TestVerifier_ReloadAfterLostReply(t *testing.T) {
 	t.Parallel()
 	srv := startServer(t)
-	stall := newStall(srv)
-	store := stall.store(t)
+	stall, store := newStall(t, srv)
 	f := newRedirect(t, store)
 	ctx, cancel := context.WithCancel(t.Context())
 	first := make(chan int)
