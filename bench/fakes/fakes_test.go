@@ -153,6 +153,13 @@ func request(method, url string, body []byte) *http.Request {
 	return r
 }
 
+// fill creates resources until count are stored. create increments stored.
+func fill(t testing.TB, client *http.Client, count int, stored *int, create func() *http.Request) {
+	for *stored < count {
+		do(t, client, create())
+	}
+}
+
 // do sends r and returns the body of a 2xx response.
 func do(t testing.TB, client *http.Client, r *http.Request) []byte {
 	status, body := send(t, client, r)

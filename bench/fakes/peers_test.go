@@ -40,27 +40,22 @@ func startGoFakeS3(t testing.TB) fake {
 func newBucket(t testing.TB, client *http.Client, url string) fake {
 	n := 0
 	put := func() *http.Request {
-		n++
-		return request(http.MethodPut, fmt.Sprint(url, "/bucket/", n), checkBody)
-	}
-	ensureObjects := func(count int) {
 		if n == 0 {
 			send(t, client, request(http.MethodPut, url+"/bucket", nil)) // fails if the bucket exists
 		}
-		for n < count {
-			do(t, client, put())
-		}
+		n++
+		return request(http.MethodPut, fmt.Sprint(url, "/bucket/", n), checkBody)
 	}
 	return fake{
 		client: client,
 		ping:   url,
 		read: func() *http.Request {
-			ensureObjects(1)
+			fill(t, client, 1, &n, put)
 			return request(http.MethodGet, url+"/bucket/1", nil)
 		},
 		create: put,
 		list: func() *http.Request {
-			ensureObjects(pageSize)
+			fill(t, client, pageSize, &n, put)
 			return request(http.MethodGet, fmt.Sprint(url, "/bucket?max-keys=", pageSize), nil)
 		},
 	}
@@ -78,21 +73,16 @@ func startFakeGCS(t testing.TB) fake {
 		n++
 		return request(http.MethodPost, fmt.Sprint(srv.URL, "/upload/storage/v1/b/bucket/o?uploadType=media&name=", n), checkBody)
 	}
-	ensureObjects := func(count int) {
-		for n < count {
-			do(t, client, upload())
-		}
-	}
 	return fake{
 		client: client,
 		ping:   srv.URL + "/storage/v1/b/bucket",
 		read: func() *http.Request {
-			ensureObjects(1)
+			fill(t, client, 1, &n, upload)
 			return request(http.MethodGet, srv.URL+"/storage/v1/b/bucket/o/1?alt=media", nil)
 		},
 		create: upload,
 		list: func() *http.Request {
-			ensureObjects(pageSize)
+			fill(t, client, pageSize, &n, upload)
 			return request(http.MethodGet, fmt.Sprint(srv.URL, "/storage/v1/b/bucket/o?maxResults=", pageSize), nil)
 		},
 		close: func() {

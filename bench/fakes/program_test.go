@@ -41,21 +41,16 @@ func startDynalite(t testing.TB) fake {
 		n++
 		return call("PutItem", fmt.Sprintf(`{"TableName":"checks","Item":{"id":{"S":"%d"},"body":{"S":%q}}}`, n, strings.Repeat("a", len(checkBody))))
 	}
-	ensureItems := func(count int) {
-		for n < count {
-			do(t, client, put())
-		}
-	}
 	return fake{
 		client: client,
 		ping:   url,
 		read: func() *http.Request {
-			ensureItems(1)
+			fill(t, client, 1, &n, put)
 			return call("GetItem", `{"TableName":"checks","Key":{"id":{"S":"1"}}}`)
 		},
 		create: put,
 		list: func() *http.Request {
-			ensureItems(pageSize)
+			fill(t, client, pageSize, &n, put)
 			return call("Scan", fmt.Sprintf(`{"TableName":"checks","Limit":%d}`, pageSize))
 		},
 		close:   stop,

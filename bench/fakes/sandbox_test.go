@@ -71,9 +71,7 @@ func startSandbox(t testing.TB, opts ...sandboxfake.Option) fake {
 		},
 		create: create,
 		list: func() *http.Request {
-			for stored < pageSize {
-				do(t, client, create())
-			}
+			fill(t, client, pageSize, &stored, create)
 			return authorized(http.MethodGet, fmt.Sprint("/phone_check/v0.1/checks?size=", pageSize), nil)
 		},
 		close: func() { srv.Close() },
