@@ -338,10 +338,7 @@ func (b *backend) plan(t testing.TB, product idverify.Product, reference string)
 
 func planTx(t testing.TB, db *sql.DB, checks *inbox.Inbox, product idverify.Product, reference string) {
 	t.Helper()
-	tx := must(db.BeginTx(t.Context(), nil))(t)
-	defer tx.Rollback()
-	noError(t, checks.Plan(t.Context(), tx, product, reference))
-	noError(t, tx.Commit())
+	noError(t, planCommitted(t.Context(), db, checks, product, reference))
 }
 
 // planned stores a planned PhoneCheck with a check ID, without the service.

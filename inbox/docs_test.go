@@ -318,13 +318,7 @@ func TestErrors_ReturnedBy(t *testing.T) {
 	t.Parallel()
 	b := newBackend(t, databases[0], nil)
 	ctx, product := t.Context(), idverify.ProductPhoneCheck
-	plan := func(reference string) error {
-		tx, err := b.db.BeginTx(ctx, nil)
-		if err != nil {
-			return err
-		}
-		return errors.Join(b.inbox.Plan(ctx, tx, product, reference), tx.Commit())
-	}
+	plan := func(reference string) error { return planCommitted(ctx, b.db, b.inbox, product, reference) }
 	noError(t, errors.Join(plan("planned"), plan("bound"), b.inbox.Bind(ctx, "bound", "check", time.Minute)))
 	record := func(checks *inbox.Inbox, checkID string, product idverify.Product) error {
 		_, err := checks.Record(ctx, inbox.Result{Product: product, CheckID: checkID, Status: idverify.StatusCompleted})

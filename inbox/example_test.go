@@ -76,7 +76,7 @@ func ExampleInbox_CreateSIMCheck() {
 	db, checks, closeDB := openExample(ctx)
 	defer closeDB()
 	const reference = "payout-1"
-	if err := planExample(ctx, db, checks, idverify.ProductSIMCheck, reference); err != nil {
+	if err := planCommitted(ctx, db, checks, idverify.ProductSIMCheck, reference); err != nil {
 		log.Fatal(err)
 	}
 
@@ -94,8 +94,8 @@ func ExampleInbox_CreateSIMCheck() {
 	// SIM unchanged: no, stored: no
 }
 
-// planExample plans a check in its own transaction.
-func planExample(ctx context.Context, db *sql.DB, checks *inbox.Inbox, product idverify.Product, reference string) error {
+// planCommitted plans a check in its own transaction.
+func planCommitted(ctx context.Context, db *sql.DB, checks *inbox.Inbox, product idverify.Product, reference string) error {
 	tx, err := db.BeginTx(ctx, nil)
 	if err != nil {
 		return err

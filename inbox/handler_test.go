@@ -450,15 +450,7 @@ func (b *backend) probe() receivertest.Probe {
 	var lock *sql.Tx
 	return receivertest.Probe{
 		Created: func(ctx context.Context, c receivertest.Check) error {
-			tx, err := b.db.BeginTx(ctx, nil)
-			if err != nil {
-				return err
-			}
-			defer tx.Rollback()
-			if err := b.inbox.Plan(ctx, tx, idverify.Product(c.Product), c.CheckID); err != nil {
-				return err
-			}
-			if err := tx.Commit(); err != nil {
+			if err := planCommitted(ctx, b.db, b.inbox, idverify.Product(c.Product), c.CheckID); err != nil {
 				return err
 			}
 			return b.inbox.Bind(ctx, c.CheckID, c.CheckID, 0)
