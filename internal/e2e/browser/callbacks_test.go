@@ -55,12 +55,8 @@ func TestCallbacks_Redeliver(t *testing.T) {
 	}
 	// The program records an attempt after the receiver responded.
 	pg.waitFor(`document.querySelectorAll('#timeline > li[data-kind="attempt"]').length === 3`)
-	attempts := 0
-	for _, d := range p.deliveries(c.CheckID) {
-		attempts += len(d.Attempts)
-	}
-	if attempts != 3 {
-		t.Errorf("%d attempts, want the first and two redeliveries", attempts)
+	if attempts := p.attempts(c.CheckID); len(attempts) != 3 {
+		t.Errorf("attempts %q, want the first and two redeliveries", attempts)
 	}
 }
 
@@ -99,9 +95,7 @@ func TestCallbacks_Lost(t *testing.T) {
 		{"/500", "500 failed", "It was the last of 6 attempts.", 3600},
 	} {
 		corrected.Store(false)
-		c := p.phoneCheck(receiver.URL + row.path)
-		p.open(c.CheckID)
-		p.awaitAttempts(c)
+		c := p.opened(receiver.URL + row.path)
 		if row.advance > 0 {
 			control[any](p, http.MethodPost, "advance", map[string]any{"seconds": row.advance})
 		}
@@ -180,20 +174,6 @@ func TestFaults_Callback(t *testing.T) {
 	p := start(t, "-frozen-clock", time.Now().Format(time.RFC3339)) // the test makes the retry due
 	r := newReceiver(t, p)
 	pg := open(t, p)
-	attempts := func(c check) (results []string) {
-		p.awaitAttempts(c)
-		for _, d := range p.deliveries(c.CheckID) {
-			for _, a := range d.Attempts {
-				results = append(results, fmt.Sprintf("%d %s", a.Status, a.Result))
-			}
-		}
-		return results
-	}
-	complete := func() check {
-		c := p.phoneCheck(r.url)
-		p.open(c.CheckID)
-		return c
-	}
 
 	t.Run("503 and retry", func(t *testing.T) {
 		pg.view("control")
@@ -202,8 +182,8 @@ func TestFaults_Callback(t *testing.T) {
 		if n := pg.activeFaults(); n != 1 {
 			t.Errorf("%d active faults, want 1", n)
 		}
-		c := complete()
-		if got := attempts(c); len(got) != 1 || got[0][:3] != "503" {
+		c := p.opened(r.url)
+		if got := p.attempts(c.CheckID); len(got) != 1 || got[0][:3] != "503" {
 			t.Errorf("attempts %q after %s, want one with 503", got, sent.body)
 		}
 		r.none(t)
@@ -220,10 +200,8 @@ func TestFaults_Callback(t *testing.T) {
 		pg.view("control")
 		pg.fill("#fault-delay-seconds", "1")
 		pg.clickSends("#fault-delay", "POST", "faults")
-		c := p.phoneCheck(r.url)
-		p.open(c.CheckID)
+		c := p.opened(r.url)
 		r.nextVerified(t)
-		control[any](p, http.MethodPost, "idle", nil)
 		events := p.timeline(c.CheckID)
 		for _, e := range events {
 			if e.Kind == "attempt" && e.Fault == nil {
@@ -234,8 +212,8 @@ func TestFaults_Callback(t *testing.T) {
 	t.Run("dropped", func(t *testing.T) {
 		pg.view("control")
 		pg.clickSends("#fault-drop", "POST", "faults")
-		c := complete()
-		if got := attempts(c); len(got) != 1 || got[0] != "0 unreachable" {
+		c := p.opened(r.url)
+		if got := p.attempts(c.CheckID); len(got) != 1 || got[0] != "0 unreachable" {
 			t.Errorf("attempts %q, want one that reaches nobody", got)
 		}
 		r.none(t)
@@ -243,7 +221,7 @@ func TestFaults_Callback(t *testing.T) {
 	t.Run("wrong key", func(t *testing.T) {
 		pg.view("control")
 		pg.clickSends("#fault-wrong-key", "POST", "faults")
-		complete()
+		p.opened(r.url)
 		if got := r.next(t); !errors.Is(got.err, signature.ErrSignature) {
 			t.Errorf("callback with the wrong key: %v, want ErrSignature", got.err)
 		}
@@ -256,7 +234,7 @@ func TestFaults_Callback(t *testing.T) {
 		pg.choose("#fault-check", "selected")
 		pg.clickSends("#fault-wrong-key", "POST", "faults")
 		pg.waitText("#notice", "The next delivery attempt of the selected check gets this fault: wrong key.")
-		complete()
+		p.opened(r.url)
 		r.nextVerified(t)
 		p.open(c.CheckID)
 		if got := r.next(t); !errors.Is(got.err, signature.ErrSignature) {
@@ -267,7 +245,7 @@ func TestFaults_Callback(t *testing.T) {
 	t.Run("truncated", func(t *testing.T) {
 		pg.view("control")
 		pg.clickSends("#fault-truncate", "POST", "faults")
-		complete()
+		p.opened(r.url)
 		if got := r.next(t); got.err == nil {
 			t.Error("a truncated callback is verified")
 		}
@@ -285,9 +263,6 @@ func (p *program) timeline(checkID string) []event {
 	p.t.Helper()
 	return control[struct{ Events []event }](p, http.MethodGet, "timeline?check_id="+checkID, nil).Events
 }
-
-// awaitAttempts waits until no attempt of a check is in flight.
-func (p *program) awaitAttempts(check) { p.t.Helper(); control[any](p, http.MethodPost, "idle", nil) }
 
 // view shows a view of the page.
 func (p *page) view(name string) {

@@ -82,15 +82,23 @@ func (p *program) phoneCheck(callbackURL string) check {
 	return p.create(map[string]any{"product": "phone_check", "version": "v0.1", "phone_number": "447700900012", "callback_url": callbackURL})
 }
 
+// opened creates a PhoneCheck and opens its Check URL. It returns the check when no attempt of the
+// callback is in flight.
+func (p *program) opened(callbackURL string) check {
+	p.t.Helper()
+	c := p.phoneCheck(callbackURL)
+	p.open(c.CheckID)
+	control[any](p, http.MethodPost, "idle", nil)
+	return c
+}
+
 // ended creates a PhoneCheck whose callback the receiver gets, and returns the check.
 func (p *program) ended(r *receiver) check {
 	p.t.Helper()
-	c := p.phoneCheck(r.url)
-	p.open(c.CheckID)
+	c := p.opened(r.url)
 	if got := r.nextVerified(p.t); got.CheckID != c.CheckID {
 		p.t.Fatalf("callback of check %s, want %s", got.CheckID, c.CheckID)
 	}
-	control[any](p, http.MethodPost, "idle", nil)
 	return c
 }
 
@@ -171,7 +179,7 @@ func TestChecks_Create(t *testing.T) {
 			t.Errorf("%s %s of a number that ends in %s: %s, want %s", row.product, row.version, row.preset, got, row.want)
 		}
 	}
-	if n := len(p.calls("phone_check.create")); n != 4 {
+	if n := p.calls("phone_check.create"); n != 4 {
 		t.Errorf("the service received %d requests to create a PhoneCheck, want 4", n)
 	}
 }

@@ -115,8 +115,7 @@ func TestAccessibility_Views(t *testing.T) {
 	t.Parallel()
 	p := start(t)
 	r := newReceiver(t, p)
-	ended, active, lost := p.ended(r), p.phoneCheck(r.url), p.phoneCheck("http://127.0.0.1:9/")
-	p.open(lost.CheckID)
+	ended, active, lost := p.ended(r), p.phoneCheck(r.url), p.opened("http://127.0.0.1:9/")
 	pg := open(t, p)
 	pg.checkAccessible("list of checks")
 

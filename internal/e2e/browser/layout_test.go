@@ -12,7 +12,7 @@ import (
 func TestLayout_RequestsOnPhone(t *testing.T) {
 	t.Parallel()
 	p := start(t)
-	p.open(p.phoneCheck("http://127.0.0.1:9/").CheckID)
+	p.opened("http://127.0.0.1:9/")
 	pg := open(t, p)
 	pg.resize(360, 740)
 	pg.view("requests")

@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"net/url"
@@ -145,32 +146,27 @@ func (p *program) do(request *http.Request) (status int, body []byte) {
 	return response.StatusCode, body
 }
 
-// call is a request in the program's journal.
-type call struct {
-	Operation string `json:"operation"`
-	Method    string `json:"method"`
-	Path      string `json:"path"`
-	Status    int    `json:"status"`
-}
-
-// calls returns the requests of an operation that the service received.
-func (p *program) calls(operation string) []call {
+// calls returns the number of requests of an operation that the service received.
+func (p *program) calls(operation string) int {
 	p.t.Helper()
-	return control[struct{ Requests []call }](p, http.MethodGet, "requests?operation="+url.QueryEscape(operation), nil).Requests
+	return len(control[struct{ Requests []any }](p, http.MethodGet, "requests?operation="+url.QueryEscape(operation), nil).Requests)
 }
 
 // delivery is a callback in the program's journal.
 type delivery struct {
-	DeliveryID string `json:"delivery_id"`
-	CheckID    string `json:"check_id"`
-	Attempts   []struct {
-		Status int    `json:"status"`
-		Result string `json:"result"`
-	} `json:"attempts"`
+	Attempts []struct {
+		Status int
+		Result string
+	}
 }
 
-// deliveries returns the callbacks of a check, oldest first.
-func (p *program) deliveries(checkID string) []delivery {
+// attempts returns the status and the result of each attempt to deliver the callbacks of a check.
+func (p *program) attempts(checkID string) (attempts []string) {
 	p.t.Helper()
-	return control[struct{ Deliveries []delivery }](p, http.MethodGet, "deliveries?check_id="+url.QueryEscape(checkID), nil).Deliveries
+	for _, d := range control[struct{ Deliveries []delivery }](p, http.MethodGet, "deliveries?check_id="+url.QueryEscape(checkID), nil).Deliveries {
+		for _, a := range d.Attempts {
+			attempts = append(attempts, fmt.Sprintf("%d %s", a.Status, a.Result))
+		}
+	}
+	return attempts
 }
