@@ -127,13 +127,15 @@ func TestReceiverPanel_ForgesOneCallback(t *testing.T) {
 
 	pg.clickSends("#receiver-forge", "POST", "checks")
 	pg.waitText("#error-text", "500")
-	if n := len(p.faults()); n != 0 {
-		t.Errorf("%d faults are active after the check could not be created, want none", n)
+	for _, f := range control[struct{ Injections []injection }](p, http.MethodGet, "faults", nil).Injections {
+		if f.Left > 0 {
+			t.Errorf("fault %+v is active after the check could not be created, want none", f)
+		}
 	}
 	pg.clickSends("#receiver-forge", "POST", "open")
 
 	pg.waitText("#receiver-result", "Nothing listens")
-	forged := control[struct{ Checks []check }](p, http.MethodGet, "checks", nil).Checks[0]
+	forged := p.newest()
 	pg.view("checks")
 	pg.selectCheck(forged.CheckID)
 	pg.waitText(`#timeline > li[data-kind="attempt"]`, "injected: wrong key")
@@ -145,24 +147,10 @@ func TestReceiverPanel_ForgesOneCallback(t *testing.T) {
 	}
 }
 
-// faults returns the faults that are left.
-func (p *program) faults() (left []activeFault) {
-	p.t.Helper()
-	for _, f := range control[struct{ Injections []activeFault }](p, http.MethodGet, "faults", nil).Injections {
-		if f.Left > 0 {
-			left = append(left, f)
-		}
-	}
-	return left
-}
-
-// activeFault is an injection of the program.
-type activeFault struct {
-	Match struct {
-		Operation string `json:"operation"`
-		CheckID   string `json:"check_id"`
-	} `json:"match"`
-	Left int `json:"left"`
+// injection is an injection of faults, of which some may be left.
+type injection struct {
+	Match map[string]any
+	Left  int
 }
 
 // The panel says what caused a result: the receiver, an injected fault, or the time.
