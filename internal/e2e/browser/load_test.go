@@ -106,16 +106,17 @@ func TestPage_Load(t *testing.T) {
 	t.Logf("%d checks in %v, with the page open: %v", checks, time.Since(began).Round(time.Second), pg.measure())
 
 	// Page through the list, and back.
-	first := pg.firstRow()
+	const firstCheck = `document.querySelector("#checks-body tr")?.dataset.id`
+	first := until[string](pg, firstCheck)
 	pg.click("#checks-older")
-	pg.waitFor(`document.querySelector("#checks-body tr")?.dataset.id !== "` + first + `"`)
-	second := pg.firstRow()
+	pg.waitFor(firstCheck + ` !== ` + quote(first))
+	second := until[string](pg, firstCheck)
 	pg.click("#checks-older")
-	pg.waitFor(`document.querySelector("#checks-body tr")?.dataset.id !== "` + second + `"`)
+	pg.waitFor(firstCheck + ` !== ` + quote(second))
 	pg.click("#checks-newer")
-	pg.waitFor(`document.querySelector("#checks-body tr")?.dataset.id === "` + second + `"`)
+	pg.waitFor(firstCheck + ` === ` + quote(second))
 	pg.click("#checks-newer")
-	pg.waitFor(`document.querySelector("#checks-body tr")?.dataset.id === "` + first + `"`)
+	pg.waitFor(firstCheck + ` === ` + quote(first))
 	pg.screenshot("10000-checks")
 
 	ctx, stop := context.WithTimeout(t.Context(), duration)
@@ -123,10 +124,10 @@ func TestPage_Load(t *testing.T) {
 	generated := make(chan int)
 	go func() { generated <- generateEvents(ctx, client) }()
 	steps := []time.Duration{time.Minute, 5 * time.Minute, 15 * time.Minute, 30 * time.Minute, time.Hour}
-	for i := range steps {
-		if steps[i] < duration {
-			waitUntil(ctx, began, steps[i])
-			t.Logf("after %v: %v", steps[i], pg.measure())
+	for _, step := range steps {
+		if step < duration {
+			waitUntil(ctx, began, step)
+			t.Logf("after %v: %v", step, pg.measure())
 		}
 	}
 	n := <-generated
@@ -138,11 +139,12 @@ func TestPage_Load(t *testing.T) {
 	// The page still responds.
 	pg.view("requests")
 	pg.waitFor(`document.querySelectorAll("#requests-body tr").length > 20`)
-	before := pg.firstRequest()
+	const firstRequest = `document.querySelector("#requests-body tr")?.dataset.id`
+	before := until[string](pg, firstRequest)
 	pg.click("#requests-older")
-	pg.waitFor(`document.querySelector("#requests-body tr")?.dataset.id !== "` + before + `"`)
+	pg.waitFor(firstRequest + ` !== ` + quote(before))
 	pg.click("#requests-newer")
-	pg.waitFor(`document.querySelector("#requests-body tr")?.dataset.id === "` + before + `"`)
+	pg.waitFor(firstRequest + ` === ` + quote(before))
 	m = pg.measure()
 	t.Logf("list of requests: %v", m)
 	if m.nodes > maxNodes {
@@ -158,16 +160,6 @@ func waitUntil(ctx context.Context, began time.Time, d time.Duration) {
 	case <-timer.C:
 	case <-ctx.Done():
 	}
-}
-
-func (p *page) firstRow() string {
-	p.t.Helper()
-	return until[string](p, `document.querySelector("#checks-body tr")?.dataset.id`)
-}
-
-func (p *page) firstRequest() string {
-	p.t.Helper()
-	return until[string](p, `document.querySelector("#requests-body tr")?.dataset.id`)
 }
 
 // generateEvents causes 100 events per second until ctx ends and returns their number: a check is

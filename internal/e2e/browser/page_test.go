@@ -153,9 +153,9 @@ func (p *page) describe() string {
 	return text
 }
 
-// quote returns a JavaScript string.
-func quote(s string) string {
-	text, err := json.Marshal(s)
+// quote returns a string, or a slice of strings, in JavaScript.
+func quote[T string | []string](v T) string {
+	text, err := json.Marshal(v)
 	if err != nil {
 		panic(err)
 	}
