@@ -76,12 +76,16 @@ func describe(errs []*verrors.ValidationError) string {
 
 func TestDocument_Valid(t *testing.T) {
 	t.Parallel()
-	v := newValidator(t, controlDocument(t))
+	for name, document := range map[string]func(*testing.T) []byte{"control": controlDocument, "service": serviceDocument} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 
-	valid, errs := v.ValidateDocument()
+			valid, errs := newValidator(t, document(t)).ValidateDocument()
 
-	if !valid {
-		t.Errorf("the document is not valid OpenAPI 3.1:\n%s", describe(errs))
+			if !valid {
+				t.Errorf("the document is not valid OpenAPI 3.1:\n%s", describe(errs))
+			}
+		})
 	}
 }
 

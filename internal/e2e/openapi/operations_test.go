@@ -48,17 +48,14 @@ func (s *session) rejected(request *http.Request) string {
 // send sends a request and validates the response. The body of an event stream is its first event.
 func (s *session) send(request *http.Request) (status int, body []byte) {
 	s.t.Helper()
-	response, err := s.client.Do(request)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	response := must(s.client.Do(request))(s.t)
 	defer response.Body.Close()
 	if response.Header.Get("Content-Type") == "text/event-stream" {
 		body = make([]byte, 4<<10)
 		n, _ := response.Body.Read(body)
 		body = body[:n]
-	} else if body, err = io.ReadAll(response.Body); err != nil {
-		s.t.Fatal(err)
+	} else {
+		body = must(io.ReadAll(response.Body))(s.t)
 	}
 	name := request.Method + " " + request.URL.Path
 	response.Body = io.NopCloser(bytes.NewReader(body))

@@ -26,17 +26,6 @@ func serviceDocument(t *testing.T) []byte {
 	return text
 }
 
-func TestService_Valid(t *testing.T) {
-	t.Parallel()
-	v := newValidator(t, serviceDocument(t))
-
-	valid, errs := v.ValidateDocument()
-
-	if !valid {
-		t.Errorf("the description of the service is not valid OpenAPI 3.1:\n%s", describe(errs))
-	}
-}
-
 // exchange is a request and its response, as testdata/record records them.
 type exchange struct {
 	Method, Target string
