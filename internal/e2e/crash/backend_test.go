@@ -190,21 +190,14 @@ func (b *backend) signUp(ctx context.Context, s signUp) error {
 		}
 		return b.call(ctx, "/phone", nil, visit{Reference: reference}, nil)
 	}
-	if s.Early {
-		v, ttl, err := b.createUnbound(ctx, s, reference)
-		if err == nil {
-			err = b.call(ctx, "/phone", nil, v, nil)
-		}
-		if err != nil {
-			return err
-		}
-		return b.inbox.Bind(ctx, reference, v.CheckID, ttl)
+	v, ttl, err := b.create(ctx, s, reference)
+	if err == nil {
+		err = b.call(ctx, "/phone", nil, v, nil)
 	}
-	v, err := b.create(ctx, s, reference)
-	if err != nil {
-		return err
+	if err == nil && s.Early {
+		err = b.inbox.Bind(ctx, reference, v.CheckID, ttl)
 	}
-	return b.call(ctx, "/phone", nil, v, nil)
+	return err
 }
 
 func (b *backend) plan(ctx context.Context, s signUp, reference string) error {
@@ -222,35 +215,33 @@ func (b *backend) plan(ctx context.Context, s signUp, reference string) error {
 	return tx.Commit()
 }
 
-func (b *backend) create(ctx context.Context, s signUp, reference string) (visit, error) {
+// create creates a check. If s.Early is set, its ID is stored later, so that the result can arrive
+// before.
+func (b *backend) create(ctx context.Context, s signUp, reference string) (visit, time.Duration, error) {
 	if s.Product == idverify.ProductSubscriberCheck {
-		check, err := b.inbox.CreateSubscriberCheck(ctx, b.client, idverify.SubscriberCheckParams{PhoneNumber: s.Number, ReferenceID: reference, CallbackURL: b.config.CallbackURL})
-		if err != nil {
-			return visit{}, err
+		create := b.client.SubscriberChecks.Create
+		if !s.Early {
+			create = func(ctx context.Context, p idverify.SubscriberCheckParams) (*idverify.SubscriberCheck, error) {
+				return b.inbox.CreateSubscriberCheck(ctx, b.client, p)
+			}
 		}
-		return visit{Reference: reference, CheckID: check.CheckID, CheckURL: check.CheckURL}, nil
-	}
-	check, err := b.inbox.CreatePhoneCheck(ctx, b.client, idverify.PhoneCheckParams{PhoneNumber: s.Number, ReferenceID: reference, CallbackURL: b.config.CallbackURL})
-	if err != nil {
-		return visit{}, err
-	}
-	return visit{Reference: reference, CheckID: check.CheckID, CheckURL: check.CheckURL}, nil
-}
-
-// createUnbound creates a check whose ID is stored later, so that the result can arrive before.
-func (b *backend) createUnbound(ctx context.Context, s signUp, reference string) (visit, time.Duration, error) {
-	if s.Product == idverify.ProductSubscriberCheck {
-		check, err := b.client.SubscriberChecks.Create(ctx, idverify.SubscriberCheckParams{PhoneNumber: s.Number, ReferenceID: reference, CallbackURL: b.config.CallbackURL})
+		check, err := create(ctx, idverify.SubscriberCheckParams{PhoneNumber: s.Number, ReferenceID: reference, CallbackURL: b.config.CallbackURL})
 		if err != nil {
 			return visit{}, 0, err
 		}
-		return visit{Reference: reference, CheckID: check.CheckID, CheckURL: check.CheckURL, Early: true}, check.TTL, nil
+		return visit{Reference: reference, CheckID: check.CheckID, CheckURL: check.CheckURL, Early: s.Early}, check.TTL, nil
 	}
-	check, err := b.client.PhoneChecks.Create(ctx, idverify.PhoneCheckParams{PhoneNumber: s.Number, ReferenceID: reference, CallbackURL: b.config.CallbackURL})
+	create := b.client.PhoneChecks.Create
+	if !s.Early {
+		create = func(ctx context.Context, p idverify.PhoneCheckParams) (*idverify.PhoneCheck, error) {
+			return b.inbox.CreatePhoneCheck(ctx, b.client, p)
+		}
+	}
+	check, err := create(ctx, idverify.PhoneCheckParams{PhoneNumber: s.Number, ReferenceID: reference, CallbackURL: b.config.CallbackURL})
 	if err != nil {
 		return visit{}, 0, err
 	}
-	return visit{Reference: reference, CheckID: check.CheckID, CheckURL: check.CheckURL, Early: true}, check.TTL, nil
+	return visit{Reference: reference, CheckID: check.CheckID, CheckURL: check.CheckURL, Early: s.Early}, check.TTL, nil
 }
 
 // act performs the effects of a result: first outside of the database, then in it.
