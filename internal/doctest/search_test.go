@@ -112,7 +112,11 @@ func newListClient(t *testing.T) *listClient {
 		var check struct {
 			ID string `json:"check_id"`
 		}
-		body := c.do(http.MethodPost, "/"+scope+"/v0.1/checks", c.tokens[scope], wire.MediaJSON, `{"phone_number":"447700900010"}`)
+		target := srv.URL() + "/" + scope + "/v0.1/checks"
+		req := must(http.NewRequestWithContext(t.Context(), http.MethodPost, target, strings.NewReader(`{"phone_number":"447700900010"}`)))(t)
+		req.Header.Set("Authorization", "Bearer "+c.tokens[scope])
+		req.Header.Set("Content-Type", wire.MediaJSON)
+		_, body := c.send(req)
 		if err := json.Unmarshal(body, &check); err != nil || check.ID == "" {
 			t.Fatalf("create %s: response = %s", scope, body)
 		}
@@ -181,24 +185,9 @@ func (c *listClient) accepts(op wire.Operation, query url.Values) bool {
 	return status == http.StatusOK
 }
 
-func (c *listClient) do(method, path, token, media, body string) []byte {
-	c.t.Helper()
-	req := must(http.NewRequestWithContext(c.t.Context(), method, c.srv.URL()+path, strings.NewReader(body)))(c.t)
-	req.Header.Set("Authorization", "Bearer "+token)
-	req.Header.Set("Content-Type", media)
-	_, response := c.send(req)
-	return response
-}
-
 func (c *listClient) send(req *http.Request) (status int, body []byte) {
 	c.t.Helper()
-	resp, err := c.srv.HTTPClient().Do(req)
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	resp := must(c.srv.HTTPClient().Do(req))(c.t)
 	defer resp.Body.Close()
-	if body, err = io.ReadAll(resp.Body); err != nil {
-		c.t.Fatal(err)
-	}
-	return resp.StatusCode, body
+	return resp.StatusCode, must(io.ReadAll(resp.Body))(c.t)
 }
