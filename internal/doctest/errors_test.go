@@ -229,7 +229,7 @@ func TestErrors_RetriedStatuses(t *testing.T) {
 func countRequests(t *testing.T, path string, status int) (n int) {
 	t.Helper()
 	credentials := idverify.Credentials{ClientID: "client", ClientSecret: idverify.NewSecret("s3cret-of-client")}
-	client, err := idverify.NewClient("https://service.example.com", credentials,
+	client := must(idverify.NewClient("https://service.example.com", credentials,
 		idverify.WithRetry(idverify.RetryPolicy{MinWait: 1, MaxWait: 1, Budget: -1}),
 		idverify.WithHTTPClient(&http.Client{Transport: roundTripper(func(r *http.Request) *http.Response {
 			response := httptest.NewRecorder()
@@ -240,10 +240,7 @@ func countRequests(t *testing.T, path string, status int) (n int) {
 				response.WriteString(`{"access_token":"token"}`)
 			}
 			return response.Result()
-		})}))
-	if err != nil {
-		t.Fatal(err)
-	}
+		})})))(t)
 	_, _ = client.PhoneChecks.Get(t.Context(), "a")
 	return n
 }

@@ -41,9 +41,7 @@ func TestPages_Install(t *testing.T) {
 			case strings.HasPrefix(command, "go install "):
 			case strings.HasPrefix(command, "go mod init ") && strings.HasSuffix(command, "&& go run ."):
 				command = strings.Replace(command, "go run .", "go build", 1) // examples/signin runs the program
-				if err := os.WriteFile(filepath.Join(dir, "main.go"), []byte(program), 0o600); err != nil {
-					t.Fatal(err)
-				}
+				noError(t, os.WriteFile(filepath.Join(dir, "main.go"), []byte(program), 0o600))
 			case strings.HasPrefix(command, "go get "):
 				command = "go mod init shop && " + command
 			case strings.HasPrefix(command, "go list -m "+modulePath):
@@ -88,11 +86,7 @@ func newProxy(t *testing.T) string {
 		}
 		files[dir] = append(files[dir], name)
 	}
-	cache, err := runIn(t, root, nil, "go", "env", "GOMODCACHE")
-	if err != nil {
-		t.Fatal(err)
-	}
-	cache = strings.TrimSpace(cache) + "/cache/download"
+	cache := strings.TrimSpace(must(runIn(t, root, nil, "go", "env", "GOMODCACHE"))(t)) + "/cache/download"
 	for _, dir := range []string{".", "inbox", "otelidverify", "redisstore"} {
 		if output, err := runIn(t, filepath.Join(root, dir), []string{"GOWORK=off"}, "go", "mod", "download"); err != nil {
 			t.Fatalf("go mod download in %s: %v\n%s", dir, err, output)
@@ -111,10 +105,7 @@ func linkModules(t *testing.T, proxy, cache string) {
 	if output, err := runIn(t, dir, []string{"GOWORK=off"}, "go", "mod", "download"); err != nil {
 		t.Fatalf("go mod download in %s: %v\n%s", dir, err, output)
 	}
-	mod, err := os.ReadFile(filepath.Join(dir, "go.mod"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	mod := must(os.ReadFile(filepath.Join(dir, "go.mod")))(t)
 	for _, m := range regexp.MustCompile(`(?m)^\t(\S+) (v\S+)$`).FindAllStringSubmatch(string(mod), -1) {
 		if strings.HasPrefix(m[1], modulePath) {
 			continue
@@ -123,9 +114,7 @@ func linkModules(t *testing.T, proxy, cache string) {
 		writeFiles(t, filepath.Join(proxy, versions), map[string][]byte{"list": []byte(m[2] + "\n")})
 		for _, extension := range []string{".info", ".mod", ".zip"} {
 			name := filepath.Join(versions, m[2]+extension)
-			if err := os.Symlink(filepath.Join(cache, name), filepath.Join(proxy, name)); err != nil {
-				t.Fatal(err)
-			}
+			noError(t, os.Symlink(filepath.Join(cache, name), filepath.Join(proxy, name)))
 		}
 	}
 }
@@ -133,10 +122,7 @@ func linkModules(t *testing.T, proxy, cache string) {
 // writeVersion writes the files of a proxy for the module in dir, which consists of files.
 func writeVersion(t *testing.T, versions, dir string, files []string) {
 	t.Helper()
-	mod, err := os.ReadFile(filepath.Join(root, dir, "go.mod"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	mod := must(os.ReadFile(filepath.Join(root, dir, "go.mod")))(t)
 	if dir != "." { // CONTRIBUTING.md, "Release"
 		mod = regexp.MustCompile(`(?m)^replace .*\n`).ReplaceAll(mod, nil)
 		mod = bytes.ReplaceAll(mod, []byte(" v0.0.0\n"), []byte(" "+released+"\n"))
@@ -146,21 +132,12 @@ func writeVersion(t *testing.T, versions, dir string, files []string) {
 	for _, name := range files {
 		text := mod
 		if name != path.Join(dir, "go.mod") {
-			if text, err = os.ReadFile(filepath.Join(root, name)); err != nil {
-				t.Fatal(err)
-			}
+			text = must(os.ReadFile(filepath.Join(root, name)))(t)
 		}
-		f, err := w.Create(path.Join(modulePath, dir) + "@" + released + "/" + strings.TrimPrefix(name, dir+"/"))
-		if err == nil {
-			_, err = f.Write(text)
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		f := must(w.Create(path.Join(modulePath, dir) + "@" + released + "/" + strings.TrimPrefix(name, dir+"/")))(t)
+		must(f.Write(text))(t)
 	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, w.Close())
 	writeFiles(t, versions, map[string][]byte{
 		"list":             []byte(released + "\n"),
 		released + ".info": []byte(`{"Version": "` + released + `"}`),
@@ -172,13 +149,9 @@ func writeVersion(t *testing.T, versions, dir string, files []string) {
 // writeFiles writes files in a directory, which it creates.
 func writeFiles(t *testing.T, dir string, files map[string][]byte) {
 	t.Helper()
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, os.MkdirAll(dir, 0o700))
 	for name, text := range files {
-		if err := os.WriteFile(filepath.Join(dir, name), text, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, os.WriteFile(filepath.Join(dir, name), text, 0o600))
 	}
 }
 

@@ -132,7 +132,7 @@ var citation = regexp.MustCompile(`docs/protocol\.md,[\s/]+sections?\s+([0-9]+)(
 func TestProtocol_Citations(t *testing.T) {
 	t.Parallel()
 
-	err := walkModule(func(path string) error {
+	noError(t, walkModule(func(path string) error {
 		if !strings.HasSuffix(path, ".go") && !strings.HasSuffix(path, ".md") {
 			return nil
 		}
@@ -148,11 +148,7 @@ func TestProtocol_Citations(t *testing.T) {
 			}
 		}
 		return nil
-	})
-
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 }
 
 // TestProtocol_Operations compares the table with the routes, except those of projects below a

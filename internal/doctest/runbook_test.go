@@ -74,17 +74,14 @@ func TestRunbook_NamesExist(t *testing.T) {
 func TestRunbook_ErrorTexts(t *testing.T) {
 	t.Parallel()
 	var code strings.Builder
-	err := walkModule(func(path string) error {
+	noError(t, walkModule(func(path string) error {
 		if strings.HasSuffix(path, ".go") && !strings.HasSuffix(path, "_test.go") {
 			text, err := os.ReadFile(filepath.Join(root, path))
 			code.Write(text)
 			return err
 		}
 		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 
 	// A quotation of one word is emphasis, such as "no".
 	page := codeSpan.ReplaceAllString(codeBlock.ReplaceAllString(readPage(t, runbookPage), ""), "")
@@ -152,6 +149,5 @@ func logMessages(t *testing.T) map[string]string {
 
 func readPage(t *testing.T, page string) string {
 	t.Helper()
-	text := must(os.ReadFile(docs + page))(t)
-	return string(text)
+	return string(must(os.ReadFile(docs + page))(t))
 }
