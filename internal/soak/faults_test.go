@@ -2,11 +2,13 @@ package soak_test
 
 import (
 	"bytes"
+	"cmp"
 	"io"
 	"math/rand/v2"
 	"net/http"
 	"strconv"
 	"strings"
+	"testing/iotest"
 	"time"
 
 	"github.com/idverify/idverify-go/sandboxfake"
@@ -93,7 +95,7 @@ func (w countingTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	body, err := io.ReadAll(resp.Body)
 	resp.Body.Close()
-	resp.Body = io.NopCloser(io.MultiReader(bytes.NewReader(body), errReader{err}))
+	resp.Body = io.NopCloser(io.MultiReader(bytes.NewReader(body), iotest.ErrReader(cmp.Or(err, io.EOF))))
 	switch {
 	case err != nil:
 		w.add(faultPrefix + truncated.name)
@@ -108,13 +110,3 @@ func (w countingTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 const faultPrefix = "fault: "
-
-// errReader returns err, or io.EOF if it is nil.
-type errReader struct{ err error }
-
-func (r errReader) Read([]byte) (int, error) {
-	if r.err == nil {
-		return 0, io.EOF
-	}
-	return 0, r.err
-}
