@@ -37,10 +37,7 @@ type harness struct {
 
 func newHarness(t *testing.T, seed uint64) *harness {
 	t.Helper()
-	service, err := sandboxfake.Start(sandboxfake.WithInMemory(), sandboxfake.WithSeed(seed), sandboxfake.WithPrices(prices), sandboxfake.WithJournalLimit(2*roundChecks))
-	if err != nil {
-		t.Fatal(err)
-	}
+	service := must(sandboxfake.Start(sandboxfake.WithInMemory(), sandboxfake.WithSeed(seed), sandboxfake.WithPrices(prices), sandboxfake.WithJournalLimit(2*roundChecks)))(t)
 	h := &harness{t: t, seed: seed, service: service, console: service.Console(), transport: countingTransport{service.HTTPClient().Transport, new(counter)}}
 	h.shop = newShop(t, h)
 	h.topUp()
@@ -56,24 +53,14 @@ func (h *harness) httpClient() *http.Client { return &http.Client{Transport: h.t
 // requires.
 func (h *harness) topUp() {
 	ctx, console := h.t.Context(), h.console
-	if _, err := console.Billing.Update(ctx, idverify.BillingAccount{CompanyName: "Soak Ltd", Country: "GB"}); err != nil {
-		h.t.Fatal(err)
-	}
-	card, err := console.PaymentMethods.Create(ctx, idverify.PaymentMethodParams{CardNumber: idverify.NewSecret("4242424242424242"), ExpiryMonth: 12, ExpiryYear: 2099, Currencies: []string{"EUR"}})
-	if err != nil {
-		h.t.Fatal(err)
-	}
-	if _, err := console.TopUps.Create(ctx, idverify.TopUpParams{PaymentMethodID: card.PaymentMethodID, Currency: "EUR", Amount: "1000000"}); err != nil {
-		h.t.Fatal(err)
-	}
+	must(console.Billing.Update(ctx, idverify.BillingAccount{CompanyName: "Soak Ltd", Country: "GB"}))(h.t)
+	card := must(console.PaymentMethods.Create(ctx, idverify.PaymentMethodParams{CardNumber: idverify.NewSecret("4242424242424242"), ExpiryMonth: 12, ExpiryYear: 2099, Currencies: []string{"EUR"}}))(h.t)
+	must(console.TopUps.Create(ctx, idverify.TopUpParams{PaymentMethodID: card.PaymentMethodID, Currency: "EUR", Amount: "1000000"}))(h.t)
 }
 
 // balance returns the exact balance.
 func (h *harness) balance() *big.Rat {
-	b, err := h.console.Billing.Balance(h.t.Context())
-	if err != nil {
-		h.t.Fatal(err)
-	}
+	b := must(h.console.Billing.Balance(h.t.Context()))(h.t)
 	return amount(h.t, b.AmountAvailable.String())
 }
 
@@ -110,24 +97,17 @@ type round struct {
 
 func (h *harness) newRound(number, checks int) *round {
 	r := &round{harness: h, number: number, calm: number%2 == 0, tally: tally{created: checks}, random: h.newRandom(number, 0), resent: make(map[string]bool)}
-	var err error
-	r.project, err = h.console.Projects.Create(h.t.Context(), idverify.ProjectParams{
+	r.project = must(h.console.Projects.Create(h.t.Context(), idverify.ProjectParams{
 		Name:                fmt.Sprint("round ", number),
 		Mode:                idverify.ModeLive,
 		CallbackURL:         h.shop.url + "/callbacks",
 		SubscriberCheckURLs: idverify.ProductURLs{RedirectURL: h.shop.url + "/back?shop=1"},
-	})
-	if err != nil {
-		h.t.Fatal(err)
-	}
+	}))(h.t)
 	issued := r.project.Credentials[0]
-	r.client, err = idverify.NewClient(h.service.URL(), idverify.Credentials{ClientID: issued.ClientID, ClientSecret: issued.ClientSecret},
+	r.client = must(idverify.NewClient(h.service.URL(), idverify.Credentials{ClientID: issued.ClientID, ClientSecret: issued.ClientSecret},
 		idverify.WithHTTPClient(h.httpClient()), idverify.WithClock(h.service.Now),
 		idverify.WithVersions(idverify.Versions{SubscriberCheck: "v0.2"}),
-		idverify.WithRetry(idverify.RetryPolicy{MinWait: time.Microsecond, MaxWait: time.Millisecond}))
-	if err != nil {
-		h.t.Fatal(err)
-	}
+		idverify.WithRetry(idverify.RetryPolicy{MinWait: time.Microsecond, MaxWait: time.Millisecond})))(h.t)
 	return r
 }
 
@@ -310,4 +290,15 @@ func checkID(body []byte) string {
 	}
 	json.Unmarshal(body, &b)
 	return b.CheckID
+}
+
+// must returns v, or fails the test.
+func must[T any](v T, err error) func(testing.TB) T {
+	return func(t testing.TB) T {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
 }

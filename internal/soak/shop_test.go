@@ -45,20 +45,14 @@ type ledger struct {
 func newShop(t testing.TB, h *harness) *shop {
 	t.Helper()
 	s := new(shop)
-	keys, err := signature.NewJWKS(h.service.URL()+"/.well-known/jwks.json", &signature.JWKSOptions{
+	keys := must(signature.NewJWKS(h.service.URL()+"/.well-known/jwks.json", &signature.JWKSOptions{
 		HTTPClient: h.httpClient(), Now: h.service.Now, MinRefetch: time.Second,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	verifier, err := signature.NewVerifier(keys, []string{host}, &signature.VerifierOptions{
+	}))(t)
+	verifier := must(signature.NewVerifier(keys, []string{host}, &signature.VerifierOptions{
 		Now:       h.service.Now,
 		Replay:    signature.NewMemoryReplayStore(1 << 22),
 		ClockSkew: time.Minute, // on a busy machine, messages can take longer than the default
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	s.callback = idverify.CallbackHandler(verifier, s.store)
 	s.redirect = idverify.RedirectHandler(verifier, func(w http.ResponseWriter, _ *http.Request, r *idverify.Redirect) {
 		s.mu.Lock()
