@@ -66,18 +66,11 @@ func allHeld(t *testing.T, report receivertest.Report) {
 func inMemory(t *testing.T) (*sandboxfake.Server, conformance.Config) {
 	t.Helper()
 	srv := sandboxfake.New(t, sandboxfake.WithInMemory())
-	return srv, conformance.Config{
-		BaseURL:    srv.URL(),
-		HTTPClient: srv.HTTPClient(),
-		Project:    srv.Credentials(),
-		Workspace:  srv.ConsoleCredentials(),
-		Receiver:   receiver(t, func(r http.Handler) string { return srv.Handle("conformance.sandbox.test", r) }),
-		Advance:    srv.Advance,
-	}
+	return srv, newConfig(t, srv, func(r http.Handler) string { return srv.Handle("conformance.sandbox.test", r) })
 }
 
-// receiver returns a receiver whose URL is the one that serve returns.
-func receiver(t *testing.T, serve func(http.Handler) string) *conformance.Receiver {
+// newConfig returns a Config for a fake. The URL of its receiver is the one that serve returns.
+func newConfig(t *testing.T, srv *sandboxfake.Server, serve func(http.Handler) string) conformance.Config {
 	t.Helper()
 	var r *conformance.Receiver
 	url := serve(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) { r.ServeHTTP(w, req) }))
@@ -85,7 +78,14 @@ func receiver(t *testing.T, serve func(http.Handler) string) *conformance.Receiv
 	if err != nil {
 		t.Fatal(err)
 	}
-	return r
+	return conformance.Config{
+		BaseURL:    srv.URL(),
+		HTTPClient: srv.HTTPClient(),
+		Project:    srv.Credentials(),
+		Workspace:  srv.ConsoleCredentials(),
+		Receiver:   r,
+		Advance:    srv.Advance,
+	}
 }
 
 func TestRun_FakeInMemory(t *testing.T) {
@@ -107,26 +107,13 @@ func TestRun_FakeInMemory(t *testing.T) {
 func TestRun_FakeOverLoopback(t *testing.T) {
 	t.Parallel()
 	srv := sandboxfake.New(t, sandboxfake.WithFreshKeys(), sandboxfake.WithBase64Digest())
-
-	report := run(t, conformance.Config{
-		BaseURL:    srv.URL(),
-		HTTPClient: srv.HTTPClient(),
-		Project:    srv.Credentials(),
-		Workspace:  srv.ConsoleCredentials(),
-		Receiver:   receiver(t, loopback(t)),
-		Advance:    srv.Advance,
+	config := newConfig(t, srv, func(h http.Handler) string { // over plain HTTP
+		receiver := httptest.NewServer(h)
+		t.Cleanup(receiver.Close)
+		return receiver.URL
 	})
 
-	allHeld(t, report)
-}
-
-// loopback serves a handler over plain HTTP on a loopback address.
-func loopback(t *testing.T) func(http.Handler) string {
-	return func(h http.Handler) string {
-		srv := httptest.NewServer(h)
-		t.Cleanup(srv.Close)
-		return srv.URL
-	}
+	allHeld(t, run(t, config))
 }
 
 func TestRun_PartialConfig(t *testing.T) {
