@@ -11,9 +11,19 @@ import (
 
 const uuid = "6f1c8a20-0000-8000-8000-123456789012"
 
+// testMask compares the result of mask for each key of a table with the value.
+func testMask(t *testing.T, mask func(string) string, table map[string]string) {
+	t.Helper()
+	for text, want := range table {
+		if got := mask(text); got != want {
+			t.Errorf("mask of %.200q = %.300q, want %q", text, got, want)
+		}
+	}
+}
+
 func TestMaskText(t *testing.T) {
 	t.Parallel()
-	for text, want := range map[string]string{
+	testMask(t, timeline.MaskText, map[string]string{
 		"dial [::ffff:203.0.113.77]:443: i/o timeout": "dial [REDACTED]: i/o timeout",
 		"call 415-555-1234":                           "call [REDACTED]",
 		"header Bearer abcdef0123456789":              "header [REDACTED]",
@@ -28,16 +38,12 @@ func TestMaskText(t *testing.T) {
 		"key KXQWVTZ2BLMP of the SubscriberCheck":     "key [REDACTED] of the SubscriberCheck",
 		"REFUSED_STREAM by Content-Type, unexpected":  "REFUSED_STREAM by Content-Type, unexpected",
 		strings.Repeat("x", 1<<20):                    strings.Repeat("x", 200) + "…",
-	} {
-		if got := timeline.MaskText(text); got != want {
-			t.Errorf("MaskText(%.60q) = %.300q, want %q", text, got, want)
-		}
-	}
+	})
 }
 
 func TestMaskTarget(t *testing.T) {
 	t.Parallel()
-	for target, want := range map[string]string{
+	testMask(t, timeline.MaskTarget, map[string]string{
 		"/phone_check/v0.1/checks/" + uuid + "/redirect": "/phone_check/v0.1/checks/" + uuid + "/redirect",
 		"/.well-known/jwks.json":                         "/.well-known/jwks.json",
 		"/oauth2/v1/workspace_credentials":               "/oauth2/v1/workspace_credentials",
@@ -49,16 +55,12 @@ func TestMaskTarget(t *testing.T) {
 		"/checks?447700900012&=x":                        "/checks?[REDACTED]=[REDACTED]&[REDACTED]=[REDACTED]",
 		"/%1b[2J/<script>":                               "/[REDACTED]/[REDACTED]",
 		"":                                               "",
-	} {
-		if got := timeline.MaskTarget(target); got != want {
-			t.Errorf("MaskTarget(%q) = %q, want %q", target, got, want)
-		}
-	}
+	})
 }
 
 func TestMaskURL(t *testing.T) {
 	t.Parallel()
-	for text, want := range map[string]string{
+	testMask(t, timeline.MaskURL, map[string]string{
 		"https://shop.sandbox.test/callbacks":                                               "https://shop.sandbox.test/callbacks",
 		"https://shop.sandbox.test/hooks/KxqWvTzRbLmPnYsDqWeRtY/c?KxqWvTzRbLmPnYs=1&kxqwv=": "https://shop.sandbox.test/hooks/[REDACTED]/c?[REDACTED]=[REDACTED]&[REDACTED]=[REDACTED]",
 		"https://ada:secret@shop.sandbox.test/c?token=secret#x":                             "https://shop.sandbox.test/c?token=[REDACTED]",
@@ -70,20 +72,14 @@ func TestMaskURL(t *testing.T) {
 		"javascript:alert(1)":                                                               "[REDACTED]",
 		"not a URL":                                                                         "[REDACTED]",
 		"https://shop.sandbox.test/back?check_id=" + uuid + "&code=":                        "https://shop.sandbox.test/back?check_id=[REDACTED]&code=[REDACTED]",
-	} {
-		if got := timeline.MaskURL(text); got != want {
-			t.Errorf("MaskURL(%q) = %q, want %q", text, got, want)
-		}
-	}
+	})
 }
 
 func TestMaskNumber(t *testing.T) {
 	t.Parallel()
-	for number, want := range map[string]string{"447700900012": "…12", "1234567": "…67", "123456": "[REDACTED]", "": "[REDACTED]", "+447700900012": "[REDACTED]"} {
-		if got := timeline.MaskNumber(number); got != want {
-			t.Errorf("MaskNumber(%q) = %q, want %q", number, got, want)
-		}
-	}
+	testMask(t, timeline.MaskNumber, map[string]string{
+		"447700900012": "…12", "1234567": "…67", "123456": "[REDACTED]", "": "[REDACTED]", "+447700900012": "[REDACTED]",
+	})
 }
 
 func TestMaskBody(t *testing.T) {
