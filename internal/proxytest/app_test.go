@@ -30,14 +30,8 @@ var appKey = sync.OnceValues(func() (*rsa.PrivateKey, error) { return rsa.Genera
 // startApp starts an application whose verifier accepts messages to hosts.
 func startApp(t *testing.T, target func(*http.Request) (host, requestURI string), hosts ...string) *app {
 	t.Helper()
-	key, err := appKey()
-	if err != nil {
-		t.Fatal(err)
-	}
-	a := new(app)
-	if a.signer, err = signature.NewSigner("key-1", key, nil); err != nil {
-		t.Fatal(err)
-	}
+	key := must(appKey())(t)
+	a := &app{signer: must(signature.NewSigner("key-1", key, nil))(t)}
 	verifier := must(signature.NewVerifier(signature.StaticKeys{"key-1": &key.PublicKey}, hosts, &signature.VerifierOptions{
 		Target:    target,
 		ClockSkew: time.Hour, // on a busy machine, messages can take longer than the default

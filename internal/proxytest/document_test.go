@@ -14,8 +14,7 @@ type page string
 
 func readPage(t *testing.T) page {
 	t.Helper()
-	text := must(os.ReadFile("../../docs/production.md"))(t)
-	return page(text)
+	return page(must(os.ReadFile("../../docs/production.md"))(t))
 }
 
 // The configurations of each proxy, in the order of the page.

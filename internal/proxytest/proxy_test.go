@@ -84,10 +84,7 @@ func startConfig(t *testing.T, name string, config func(setup) string) *proxy {
 	t.Helper()
 	path := find(t, name)
 	tooltest.Require(t, tooltest.Installed("sh"), "install a POSIX shell")
-	dir, err := os.MkdirTemp("", name) // the path of t.TempDir is too long for a socket
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir := must(os.MkdirTemp("", name))(t) // the path of t.TempDir is too long for a socket
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	certificate := tooltest.NewCertificate(t, x509.Certificate{}, nil, "example.com", "*.example.com")
 	key := must(x509.MarshalPKCS8PrivateKey(certificate.PrivateKey))(t)
@@ -212,13 +209,7 @@ func find(t *testing.T, name string) string {
 
 // must returns v, or fails the test.
 func must[T any](v T, err error) func(testing.TB) T {
-	return func(t testing.TB) T {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-		return v
-	}
+	return func(t testing.TB) T { t.Helper(); noError(t, err); return v }
 }
 
 // noError fails the test if err is not nil.

@@ -2,6 +2,7 @@ package proxytest
 
 import (
 	"errors"
+	"maps"
 	"net/http"
 	"net/url"
 	"os"
@@ -52,20 +53,15 @@ func (a *app) send(t *testing.T, transport http.RoundTripper, m message, header 
 	path, query, hasQuery := strings.Cut(m.target, "?")
 	// The opaque form of a URL keeps the path unescaped.
 	u := &url.URL{Scheme: "https", Host: m.host, Opaque: path, RawQuery: query, ForceQuery: hasQuery}
+	r := (&http.Request{Method: m.method, URL: u, Header: make(http.Header)}).WithContext(t.Context())
+	maps.Copy(r.Header, header)
 	if m.method == http.MethodGet {
 		if query != "" {
 			u.RawQuery += "&"
 		}
 		u.RawQuery += "check_id=check-1&code=a%2Bb%2F"
-	}
-	if m.method == http.MethodGet {
 		noError(t, a.signer.SignRedirect(u))
-	}
-	r := (&http.Request{Method: m.method, URL: u, Header: header.Clone()}).WithContext(t.Context())
-	if r.Header == nil {
-		r.Header = make(http.Header)
-	}
-	if m.method == http.MethodPost {
+	} else {
 		r.Header.Set("x-service-callback", "phone_check")
 		noError(t, a.signer.SignCallback(r, []byte(`{"check_id":"check-1","status":"COMPLETED","match":true}`)))
 	}
@@ -230,8 +226,7 @@ func target(r *http.Request) (host, requestURI string) {
 var targetCode = regexp.MustCompile("(?s)```go\n([^`]*func target\\(.*?)```")
 
 // TestProductionPage_TargetCode checks that the function target on the page equals the one in this
-// file.
-// The other Go code of the page is in examples/readme_test.go.
+// file. The other Go code of the page is in examples/readme_test.go.
 func TestProductionPage_TargetCode(t *testing.T) {
 	t.Parallel()
 	source := must(os.ReadFile("verifier_test.go"))(t)
