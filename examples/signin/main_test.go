@@ -102,21 +102,21 @@ func TestMain_SignsIn(t *testing.T) {
 	}
 }
 
-// newService returns a fake whose clock is frozen: a site must not reject a redirect because the
-// machine is busy.
-func newService(t *testing.T) *sandboxfake.Server {
+// newShop returns a site, its URL and its fake, whose clock is frozen: a site must not reject a
+// redirect because the machine is busy.
+func newShop(t *testing.T) (site http.Handler, shop string, service *sandboxfake.Server) {
 	t.Helper()
-	return sandboxfake.New(t, sandboxfake.WithInMemory(), sandboxfake.WithFrozenClock(time.Now()))
-}
-
-func TestSite_Rejects(t *testing.T) {
-	t.Parallel()
-	service := newService(t)
+	service = sandboxfake.New(t, sandboxfake.WithInMemory(), sandboxfake.WithFrozenClock(time.Now()))
 	site, err := newSite("https://shop.example.com", service.Client(), service.Verifier([]string{"shop.example.com"}, nil))
 	if err != nil {
 		t.Fatal(err)
 	}
-	shop := service.Handle("shop.example.com", site)
+	return site, service.Handle("shop.example.com", site), service
+}
+
+func TestSite_Rejects(t *testing.T) {
+	t.Parallel()
+	site, shop, service := newShop(t)
 	for number, want := range map[string]string{"+44 7700 900 013": "/", "+44 7700 900 099": "/", "1": "/start"} {
 		browser := service.Device().Client()
 		page, err := browser.PostForm(shop+"/start", url.Values{"number": {number}})
@@ -142,13 +142,9 @@ func TestSite_Rejects(t *testing.T) {
 
 func TestSite_LoginCookie(t *testing.T) {
 	t.Parallel()
-	service := newService(t)
-	site, err := newSite("https://shop.example.com", service.Client(), service.Verifier([]string{"shop.example.com"}, nil))
-	if err != nil {
-		t.Fatal(err)
-	}
+	_, shop, service := newShop(t)
 	browser := service.Device().Client()
-	page, err := browser.PostForm(service.Handle("shop.example.com", site)+"/start", url.Values{"number": {"+44 7700 900 012"}})
+	page, err := browser.PostForm(shop+"/start", url.Values{"number": {"+44 7700 900 012"}})
 	if err != nil {
 		t.Fatal(err)
 	}
