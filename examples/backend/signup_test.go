@@ -152,9 +152,7 @@ func TestShop_ProcessesResultOnce(t *testing.T) {
 	s.open(t, begun.text("check_url"))
 	s.awaitDecision(t)
 
-	if err := s.service.Advance(t.Context(), 2*time.Second); err != nil { // another date, so not a copy
-		t.Fatal(err)
-	}
+	noError(t, s.service.Advance(t.Context(), 2*time.Second)) // another date, so not a copy
 	for _, d := range s.service.Deliveries() {
 		noError(t, s.service.Redeliver(t.Context(), d.ID))
 	}

@@ -77,13 +77,9 @@ func (l *load) signups(ctx context.Context, t *testing.T) []signup {
 	t.Helper()
 	rows := must(l.db.Query(ctx, "SELECT id, phone_number, status, EXISTS (SELECT FROM idverify_checks WHERE reference = s.id), "+
 		"ARRAY(SELECT decision FROM decisions WHERE reference = s.id) FROM signups s"))(t)
-	signups, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (s signup, err error) {
+	return must(pgx.CollectRows(rows, func(row pgx.CollectableRow) (s signup, err error) {
 		return s, row.Scan(&s.id, &s.number, &s.status, &s.planned, &s.decisions)
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return signups
+	}))(t)
 }
 
 // verify compares what the shop has stored with what the service has done.
@@ -164,18 +160,15 @@ func (l *load) report(t *testing.T, loaded, total time.Duration) {
 // signIn signs a customer in on the web. It returns the browser.
 func (l *load) signIn(ctx context.Context, t *testing.T) *http.Client {
 	t.Helper()
-	jar := must(cookiejar.New(nil))(t)
 	browser := l.stack.Phone("")
-	browser.Jar = jar
+	browser.Jar = must(cookiejar.New(nil))(t)
 	var response struct {
 		CheckURL string `json:"check_url"`
 	}
 	if status, err := l.call(ctx, browser, http.MethodPost, "/signins", map[string]string{"phone_number": "447700900012"}, &response); err != nil || status != http.StatusCreated {
 		t.Fatalf("POST /signins: status %d, error %v", status, err)
 	}
-	if err := open(ctx, browser, response.CheckURL); err != nil { // the last page is GET /session
-		t.Fatal(err)
-	}
+	noError(t, open(ctx, browser, response.CheckURL)) // the last page is GET /session
 	return browser
 }
 
