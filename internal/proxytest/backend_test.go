@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -73,17 +74,11 @@ func (s *backend) arm() {
 	}
 }
 
-// received returns the complete requests since arm with the given method, or all if it is empty.
+// received returns the complete requests since arm with the given method.
 func (s *backend) received(method string) []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var requests []string
-	for _, r := range s.requests {
-		if method == "" || strings.HasPrefix(r, method+" ") {
-			requests = append(requests, r)
-		}
-	}
-	return requests
+	return slices.DeleteFunc(slices.Clone(s.requests), func(r string) bool { return !strings.HasPrefix(r, method+" ") })
 }
 
 // closeConns closes all connections. The caller holds mu.
