@@ -44,8 +44,6 @@ func newHarness(t *testing.T, seed uint64) *harness {
 	return h
 }
 
-func (h *harness) close() { h.service.Close() }
-
 // httpClient returns a client whose requests are counted.
 func (h *harness) httpClient() *http.Client { return &http.Client{Transport: h.transport} }
 
@@ -266,14 +264,15 @@ func verdict(status idverify.CheckStatus, v idverify.Verdict) idverify.Verdict {
 // checkTokens limits the number of token requests. Each jump may expire the three tokens, and each
 // 401 response discards one.
 func (r *round) checkTokens() {
-	r.requests, r.tokens, r.faults = r.transport.get("requests"), r.transport.get("tokens"), make(map[string]int)
-	for kind, n := range r.transport.all() {
+	counts := r.transport.counts()
+	r.requests, r.tokens, r.faults = counts["requests"], counts["tokens"], make(map[string]int)
+	for kind, n := range counts {
 		if name, ok := strings.CutPrefix(kind, faultPrefix); ok {
 			r.faults[name] = n
 		}
 	}
 	limit := 3*(1+2*(r.jumps+6)) + r.faults[unauthorized.name]
-	good := r.transport.get("good tokens")
+	good := counts["good tokens"]
 	if good > limit {
 		r.t.Errorf("round %d: %d tokens fetched, want at most %d: %d jumps, %d 401 responses", r.number, good, limit, r.jumps, r.faults[unauthorized.name])
 	}

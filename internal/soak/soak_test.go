@@ -62,7 +62,7 @@ func TestSoak(t *testing.T) {
 // soak runs n checks in rounds.
 func soak(t *testing.T, seed uint64, n int) (total tally) {
 	h := newHarness(t, seed)
-	defer h.close()
+	defer h.service.Close()
 	began := time.Now()
 	for round := 0; total.created < n && !t.Failed() && (*flagTime == 0 || time.Since(began) < *flagTime); round++ {
 		// At least two rounds run, one of them calm.
@@ -160,13 +160,7 @@ func (c *counter) add(kind string) {
 	c.n[kind]++
 }
 
-func (c *counter) get(kind string) int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.n[kind]
-}
-
-func (c *counter) all() map[string]int {
+func (c *counter) counts() map[string]int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return maps.Clone(c.n)
