@@ -87,13 +87,7 @@ func at(page string, row tableRow) string { return fmt.Sprintf("docs/%s:%d", pag
 
 // must returns v, or fails the test.
 func must[T any](v T, err error) func(testing.TB) T {
-	return func(t testing.TB) T {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-		return v
-	}
+	return func(t testing.TB) T { t.Helper(); noError(t, err); return v }
 }
 
 // noError fails the test if err is not nil.
