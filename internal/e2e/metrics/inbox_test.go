@@ -50,31 +50,24 @@ func TestInbox_Metrics(t *testing.T) {
 		_, err := checks.Record(t.Context(), inbox.Result{Product: product, CheckID: "check of " + reference, ReferenceID: reference, Status: idverify.StatusCompleted, Match: idverify.VerdictYes})
 		return err
 	}
-	if err := errors.Join(record(idverify.ProductPhoneCheck, "failing"), record(idverify.ProductPhoneCheck, "good")); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, errors.Join(record(idverify.ProductPhoneCheck, "failing"), record(idverify.ProductPhoneCheck, "good")))
 	if err := record("", "unknown"); err == nil {
 		t.Fatal("error = nil, want one: the check is not planned")
 	}
 	now = now.Add(time.Minute)
 	waiting := series(t, reader)
-	err := checks.Work(ctx, func(_ context.Context, _ *sql.Tx, e inbox.Entry) error {
+	noError(t, checks.Work(ctx, func(_ context.Context, _ *sql.Tx, e inbox.Entry) error {
 		if e.Reference == "failing" {
 			now = now.Add(2 * time.Second)
 			return errors.New("failed")
 		}
 		now = now.Add(90 * time.Second)
 		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 	worked := series(t, reader)
 	db.Close()
 	closed := series(t, reader)
-	if err := registration.Unregister(); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, registration.Unregister())
 
 	events := []string{
 		"idverify.inbox.lag s {idverify.product=phone_check}: 1, sum 152",
@@ -113,9 +106,7 @@ func sorted(lists ...[]string) []string { return slices.Sorted(slices.Values(sli
 func series(t *testing.T, reader sdkmetric.Reader) []string {
 	t.Helper()
 	var data metricdata.ResourceMetrics
-	if err := reader.Collect(context.Background(), &data); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, reader.Collect(context.Background(), &data))
 	var lines []string
 	for _, m := range data.ScopeMetrics[0].Metrics {
 		add := func(set attribute.Set, value any) {
@@ -144,32 +135,29 @@ func series(t *testing.T, reader sdkmetric.Reader) []string {
 // newInbox returns an Inbox of an empty SQLite database.
 func newInbox(t *testing.T, opts *inbox.Options) (*sql.DB, *inbox.Inbox) {
 	t.Helper()
-	db, err := sql.Open("sqlite", "file:"+filepath.Join(t.TempDir(), "checks.db")+"?_txlock=immediate&_pragma=busy_timeout(5000)&_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)")
-	if err != nil {
-		t.Fatal(err)
-	}
+	db := must(sql.Open("sqlite", "file:"+filepath.Join(t.TempDir(), "checks.db")+"?_txlock=immediate&_pragma=busy_timeout(5000)&_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)"))(t)
 	t.Cleanup(func() { db.Close() })
-	if err := inbox.Migrate(t.Context(), db, inbox.SQLite); err != nil {
-		t.Fatal(err)
-	}
-	checks, err := inbox.New(t.Context(), db, inbox.SQLite, opts)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return db, checks
+	noError(t, inbox.Migrate(t.Context(), db, inbox.SQLite))
+	return db, must(inbox.New(t.Context(), db, inbox.SQLite, opts))(t)
 }
 
 func plan(t *testing.T, db *sql.DB, checks *inbox.Inbox, reference string) {
 	t.Helper()
-	tx, err := db.BeginTx(t.Context(), nil)
+	tx := must(db.BeginTx(t.Context(), nil))(t)
+	defer tx.Rollback()
+	noError(t, checks.Plan(t.Context(), tx, idverify.ProductPhoneCheck, reference))
+	noError(t, tx.Commit())
+}
+
+// noError fails the test if err is not nil.
+func noError(t testing.TB, err error) {
+	t.Helper()
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer tx.Rollback()
-	if err := checks.Plan(t.Context(), tx, idverify.ProductPhoneCheck, reference); err != nil {
-		t.Fatal(err)
-	}
-	if err := tx.Commit(); err != nil {
-		t.Fatal(err)
-	}
+}
+
+// must returns v, or fails the test.
+func must[T any](v T, err error) func(testing.TB) T {
+	return func(t testing.TB) T { t.Helper(); noError(t, err); return v }
 }
