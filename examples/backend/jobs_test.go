@@ -40,9 +40,9 @@ func TestJobs_RunTwiceAtOnce(t *testing.T) {
 }
 
 // awaitValue waits until a query returns want.
-func (s *site) awaitValue(t *testing.T, want, query string, args ...any) {
+func (s *site) awaitValue(t *testing.T, want, query string) {
 	t.Helper()
-	for s.value(t, query, args...) != want {
+	for s.value(t, query) != want {
 		runtime.Gosched()
 	}
 }

@@ -74,7 +74,7 @@ func TestBackend_ContinuesAfterRestart(t *testing.T) {
 	reference, checkURL := first.mustSignUp(t, "447700900012")
 	s.open(t, checkURL)
 	first.stop() // the result is stored and not processed
-	if got := s.statuses(0); !slices.Equal(got, []int{http.StatusNoContent}) {
+	if got := s.statuses(); !slices.Equal(got, []int{http.StatusNoContent}) {
 		t.Fatalf("statuses = %v, want 204", got)
 	}
 
@@ -102,7 +102,7 @@ func TestBackend_CallbackBeforeBind(t *testing.T) {
 	reference, _ := b.mustSignUp(t, "447700900012")
 	s.advance(t, time.Minute)
 
-	if got := s.statuses(0); !slices.Equal(got, []int{http.StatusServiceUnavailable, http.StatusNoContent}) {
+	if got := s.statuses(); !slices.Equal(got, []int{http.StatusServiceUnavailable, http.StatusNoContent}) {
 		t.Errorf("statuses = %v, want 503 until the check ID is stored, then 204", got)
 	}
 	if got := b.await(t, reference); got != "verified" {

@@ -79,10 +79,10 @@ func (s *shop) advance(t *testing.T, d time.Duration) {
 	noError(t, s.service.Advance(t.Context(), d))
 }
 
-// statuses returns the responses to a delivery.
-func (s *shop) statuses(delivery int) []int {
+// statuses returns the responses to the first delivery.
+func (s *shop) statuses() []int {
 	var statuses []int
-	for _, a := range s.service.Deliveries()[delivery].Attempts {
+	for _, a := range s.service.Deliveries()[0].Attempts {
 		statuses = append(statuses, a.Status)
 	}
 	return statuses

@@ -24,8 +24,8 @@ const (
 	configurations
 )
 
-// blocks returns the code blocks in the given language.
-func (p page) blocks(t *testing.T, language string, want int) []string {
+// blocks returns the configurations, which are the code blocks in the given language.
+func (p page) blocks(t *testing.T, language string) []string {
 	t.Helper()
 	var blocks []string
 	for _, match := range regexp.MustCompile("(?ms)^```(\\w+)\n(.*?)^```$").FindAllStringSubmatch(string(p), -1) {
@@ -33,8 +33,8 @@ func (p page) blocks(t *testing.T, language string, want int) []string {
 			blocks = append(blocks, match[2])
 		}
 	}
-	if len(blocks) != want {
-		t.Fatalf("the page has %d code blocks in %s, want %d", len(blocks), language, want)
+	if len(blocks) != configurations {
+		t.Fatalf("the page has %d code blocks in %s, want %d", len(blocks), language, configurations)
 	}
 	return blocks
 }

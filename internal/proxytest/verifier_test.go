@@ -78,7 +78,7 @@ func TestVerifier_BehindProxy(t *testing.T) {
 	t.Parallel()
 	doc := readPage(t)
 	for _, name := range []string{"nginx", "haproxy", "caddy"} {
-		blocks := doc.blocks(t, language(name), configurations)
+		blocks := doc.blocks(t, language(name))
 		for _, tt := range []struct {
 			name, config, prefix string
 			target               func(*http.Request) (string, string)
@@ -134,7 +134,7 @@ func TestVerifier_BehindMisconfiguredProxy(t *testing.T) {
 	for _, tt := range doc.misconfigurations(t) {
 		t.Run(tt.name(), func(t *testing.T) {
 			t.Parallel()
-			config := doc.blocks(t, language(tt.proxy), configurations)[unchanged]
+			config := doc.blocks(t, language(tt.proxy))[unchanged]
 			if tt.line != "" {
 				config = replaceOnce(t, config, tt.line, tt.changed)
 			}

@@ -24,7 +24,6 @@ const host = "shop.sandbox.test"
 type shop struct {
 	url      string
 	callback http.Handler
-	redirect http.Handler
 
 	mu     sync.Mutex // guards the fields below
 	round  *round
@@ -54,14 +53,13 @@ func newShop(t testing.TB, h *harness) *shop {
 		ClockSkew: time.Minute, // on a busy machine, messages can take longer than the default
 	}))(t)
 	s.callback = idverify.CallbackHandler(verifier, s.store)
-	s.redirect = idverify.RedirectHandler(verifier, func(w http.ResponseWriter, _ *http.Request, r *idverify.Redirect) {
+	mux := http.NewServeMux()
+	mux.HandleFunc("POST /callbacks", s.serveCallback)
+	mux.Handle("GET /back", idverify.RedirectHandler(verifier, func(_ http.ResponseWriter, _ *http.Request, r *idverify.Redirect) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.codes[r.CheckID] = r.Code
-	})
-	mux := http.NewServeMux()
-	mux.HandleFunc("POST /callbacks", s.serveCallback)
-	mux.Handle("GET /back", s.redirect)
+	}))
 	s.url = h.service.Handle(host, mux)
 	return s
 }

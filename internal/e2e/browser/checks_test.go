@@ -103,13 +103,13 @@ func (p *program) ended(r *receiver) check {
 }
 
 // openActive runs the program, and opens its page with an active check selected.
-func openActive(t *testing.T) (*program, check, *page) {
+func openActive(t *testing.T) (*program, *page) {
 	t.Helper()
 	p := start(t)
 	c := p.phoneCheck("http://127.0.0.1:9/")
 	pg := open(t, p)
 	pg.selectCheck(c.CheckID)
-	return p, c, pg
+	return p, pg
 }
 
 // openEnded runs the program and a receiver, and opens the page with an ended check selected.

@@ -59,7 +59,7 @@ func pass(t *testing.T, sources []string) {
 
 func TestCopy_Link(t *testing.T) {
 	t.Parallel()
-	p, _, pg := openActive(t)
+	p, pg := openActive(t)
 	pg.allowClipboard()
 
 	got := pg.clickCopies("#copy-link")
@@ -74,7 +74,7 @@ func TestCopy_Link(t *testing.T) {
 
 func TestChecks_OpenTab(t *testing.T) {
 	t.Parallel()
-	p, _, pg := openActive(t)
+	p, pg := openActive(t)
 	opened := chromedp.WaitNewTarget(pg.ctx, func(info *target.Info) bool { return info.URL == p.newest().OpenURL })
 
 	pg.click("#open-tab")
@@ -178,7 +178,7 @@ func TestCopy_QRCode(t *testing.T) {
 // A phone cannot open a loopback URL.
 func TestCopy_NoQRCodeOfLoopback(t *testing.T) {
 	t.Parallel()
-	_, _, pg := openActive(t)
+	_, pg := openActive(t)
 
 	pg.click("#show-qr")
 
@@ -191,7 +191,7 @@ func TestCopy_NoQRCodeOfLoopback(t *testing.T) {
 // Without access to the clipboard, a dialog shows the text.
 func TestCopy_WithoutClipboard(t *testing.T) {
 	t.Parallel()
-	_, _, pg := openActive(t)
+	_, pg := openActive(t)
 	pg.deny("clipboard-write")
 
 	pg.click("#copy-curl")

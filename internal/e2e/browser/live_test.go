@@ -98,7 +98,7 @@ func (p *page) tabTo(selector string) {
 // A dialog keeps the focus, closes with Escape, and returns the focus to its button.
 func TestKeyboard_Dialogs(t *testing.T) {
 	t.Parallel()
-	_, _, pg := openActive(t)
+	_, pg := openActive(t)
 	pg.tabTo("#send-callback")
 
 	pg.do(chromedp.KeyEvent(kb.Enter))

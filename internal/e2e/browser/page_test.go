@@ -65,9 +65,9 @@ func open(t *testing.T, p *program) *page {
 }
 
 // startOpen runs the program, and opens its page.
-func startOpen(t *testing.T, args ...string) (*program, *page) {
+func startOpen(t *testing.T) (*program, *page) {
 	t.Helper()
-	p := start(t, args...)
+	p := start(t)
 	return p, open(t, p)
 }
 

@@ -37,7 +37,6 @@ func TestMain(m *testing.M) {
 // program is a running sandboxfake, with the fields that it prints.
 type program struct {
 	URL          string      `json:"url"`
-	PublicURL    string      `json:"public_url"`
 	InspectorURL string      `json:"inspector_url"`
 	CAFile       string      `json:"ca_file"`
 	Token        string      `json:"control_token"`
