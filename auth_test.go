@@ -1063,9 +1063,7 @@ func TestWithLogger_RejectedCredentials(t *testing.T) {
 			}
 			return e.RoundTrip(r)
 		}), idverify.WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
-		if _, err := c.PhoneChecks.Get(t.Context(), "a"); err != nil {
-			t.Fatal(err)
-		}
+		must(c.PhoneChecks.Get(t.Context(), "a"))(t)
 		e.revoke("token-1")
 		rejecting = true
 		get := func() {

@@ -537,9 +537,7 @@ func TestSIMCheckService_ListAndTraces(t *testing.T) {
 
 	var references []string
 	for check, err := range c.SIMChecks.All(t.Context(), idverify.ListOptions{Sort: "created_at,asc"}) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 		references = append(references, check.ReferenceID)
 	}
 	page := must(c.SIMChecks.List(t.Context(), idverify.ListOptions{Page: 3, Size: 10}))(t)

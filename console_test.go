@@ -324,16 +324,10 @@ func TestProjectCredentialsService_Rotate(t *testing.T) {
 	project := must(console.Projects.Create(ctx, idverify.ProjectParams{Name: "Shop", Mode: idverify.ModeSandbox}))(t)
 	old := project.Credentials[0]
 
-	fresh, err := console.ProjectCredentials.Rotate(ctx, project.ProjectID, old.ClientID)
-	if err != nil {
-		t.Fatal(err)
-	}
+	fresh := must(console.ProjectCredentials.Rotate(ctx, project.ProjectID, old.ClientID))(t)
 
 	getToken := func(c *idverify.IssuedCredentials) error {
-		client, err := idverify.NewClient(srv.URL(), c.Credentials, idverify.WithHTTPClient(srv.HTTPClient()))
-		if err != nil {
-			return err
-		}
+		client := must(idverify.NewClient(srv.URL(), c.Credentials, idverify.WithHTTPClient(srv.HTTPClient())))(t)
 		return errorOf(client.Token(ctx, idverify.ScopePhoneCheck))
 	}
 	if err := getToken(fresh); err != nil {

@@ -112,9 +112,7 @@ func TestCredentials_JSON(t *testing.T) {
 				}
 				return
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			noError(t, err)
 			_, err = idverify.NewClient("https://eu.api.example.com", c)
 			if tt.wantUnusable != "" {
 				if err == nil || !strings.Contains(err.Error(), tt.wantUnusable) {

@@ -796,10 +796,7 @@ func TestClient_PausesAfterFailedRefresh(t *testing.T) {
 // The client does not recover from a panic on the caller's goroutine.
 func TestClient_PanicOnCallerGoroutine(t *testing.T) {
 	t.Parallel()
-	jar, err := cookiejar.New(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	jar := must(cookiejar.New(nil))(t)
 	for name, opt := range map[string]func(fail func()) []idverify.Option{
 		"transport": func(fail func()) []idverify.Option {
 			return []idverify.Option{idverify.WithHTTPClient(&http.Client{Transport: tokenTransport(func(*http.Request) (*http.Response, error) {

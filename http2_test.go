@@ -347,11 +347,7 @@ func newHTTP2Server(t testing.TB, react func(*http2Stream, http2Event), settings
 	t.Cleanup(s.tls.Close)
 	config := s.tls.TLS.Clone()
 	config.NextProtos = []string{"h2"}
-	listener, err := tls.Listen("tcp", "127.0.0.1:0", config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.listener = listener
+	s.listener = must(tls.Listen("tcp", "127.0.0.1:0", config))(t)
 	s.transport = s.tls.Client().Transport.(*http.Transport).Clone()
 	s.transport.ForceAttemptHTTP2 = true
 	s.transport.DialContext = func(ctx context.Context, network, addr string) (net.Conn, error) {
@@ -368,7 +364,7 @@ func newHTTP2Server(t testing.TB, react func(*http2Stream, http2Event), settings
 	go func() {
 		defer close(accepting)
 		for {
-			conn, err := listener.Accept()
+			conn, err := s.listener.Accept()
 			if err != nil {
 				return
 			}
@@ -379,7 +375,7 @@ func newHTTP2Server(t testing.TB, react func(*http2Stream, http2Event), settings
 		}
 	}()
 	t.Cleanup(func() {
-		listener.Close()
+		s.listener.Close()
 		<-accepting
 		s.mu.Lock()
 		for conn := range s.open {

@@ -76,9 +76,7 @@ func TestPhoneCheckService_AllPages(t *testing.T) {
 			for range 2 { // the iterator can be used again
 				var got []string
 				for check, err := range checks {
-					if err != nil {
-						t.Fatal(err)
-					}
+					noError(t, err)
 					if got = append(got, check.CheckID); len(got) == tt.take {
 						break
 					}

@@ -878,9 +878,7 @@ func TestWithObserver_Concurrent(t *testing.T) {
 	}, log.option(), withSpan("a"), idverify.WithRetry(idverify.RetryPolicy{MaxAttempts: 100, MinWait: 1, MaxWait: 1000, Budget: -1}))
 
 	for err := range concurrently(callers, func() error { return errorOf(c.PhoneChecks.Get(t.Context(), phoneCheckID)) }) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 	}
 
 	succeeded, retried := 0, 0

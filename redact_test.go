@@ -374,10 +374,7 @@ type brokenService struct {
 func newBrokenService(t *testing.T) *brokenService {
 	t.Helper()
 	listen := func(serve func(net.Conn)) string {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
+		l := must(net.Listen("tcp", "127.0.0.1:0"))(t)
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
@@ -400,10 +397,7 @@ func newBrokenService(t *testing.T) *brokenService {
 	})
 	s.silent = listen(func(c net.Conn) { t.Cleanup(func() { c.Close() }) })
 
-	names, err := net.ListenPacket("udp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	names := must(net.ListenPacket("udp", "127.0.0.1:0"))(t)
 	t.Cleanup(func() { names.Close() })
 	s.resolver = names.LocalAddr().String()
 	go func() {
@@ -650,10 +644,7 @@ func TestClient_RedactsErrorsAndLogs(t *testing.T) {
 	hide := []string{testNumber, "7700 900", ip, "2001:db8::77", "token-1", "Y2xpZW50", "s3cret", "user.example", srv.URL}
 	logger := slog.New(slog.NewTextHandler(logs, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	c := srv.client(t, idverify.WithLogger(logger))
-	console, err := idverify.NewConsole(srv.URL, credentials, idverify.WithHTTPClient(srv.Client()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	console := srv.console(t)
 
 	for _, respond := range []http.HandlerFunc{
 		respondWithProblem(400, "bad_request", everything),
@@ -669,16 +660,12 @@ func TestClient_RedactsErrorsAndLogs(t *testing.T) {
 		drop,
 	} {
 		srv.respond = respond
-		_, err := c.PhoneChecks.Create(t.Context(), idverify.PhoneCheckParams{PhoneNumber: testNumber, PhoneIP: netip.MustParseAddr(ip)})
-		formatAll(&printed, err)
-		_, err = c.Reachability.Lookup(t.Context(), netip.MustParseAddr(ip))
-		formatAll(&printed, err)
+		formatAll(&printed, errorOf(c.PhoneChecks.Create(t.Context(), idverify.PhoneCheckParams{PhoneNumber: testNumber, PhoneIP: netip.MustParseAddr(ip)})))
+		formatAll(&printed, errorOf(c.Reachability.Lookup(t.Context(), netip.MustParseAddr(ip))))
 	}
-	_, err = c.PhoneChecks.Create(t.Context(), idverify.PhoneCheckParams{PhoneNumber: testNumber + "000000"})
-	formatAll(&printed, err)
+	formatAll(&printed, errorOf(c.PhoneChecks.Create(t.Context(), idverify.PhoneCheckParams{PhoneNumber: testNumber + "000000"})))
 	srv.Close()
-	_, err = c.Reachability.Lookup(t.Context(), netip.MustParseAddr(ip))
-	formatAll(&printed, err)
+	formatAll(&printed, errorOf(c.Reachability.Lookup(t.Context(), netip.MustParseAddr(ip))))
 	fmt.Fprintf(&printed, "%+v %#v %+v %#v %v %s %q %x\n", *c, *c, *console, *console, credentials, credentials, credentials, credentials)
 
 	for _, secret := range hide {
