@@ -157,8 +157,6 @@ func TestClient_LimitsWritesOverHTTP2(t *testing.T) {
 						fault.apply(s)
 					}
 				}))
-				withoutRetries := idverify.WithRetry(idverify.RetryPolicy{MaxAttempts: 1})
-
 				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 				defer cancel()
 				err := op.call(ctx, srv.clients(t, withoutRetries))
@@ -189,7 +187,7 @@ func TestClient_LimitsTokenWritesOverHTTP2(t *testing.T) {
 
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
-			err := createOperation.call(ctx, srv.clients(t, idverify.WithRetry(idverify.RetryPolicy{MaxAttempts: 1})))
+			err := createOperation.call(ctx, srv.clients(t, withoutRetries))
 
 			srv.wait()
 			if n := srv.receivedTokens(); n > 2 || err == nil {
@@ -224,7 +222,7 @@ func TestClient_ResendsRefusedStream(t *testing.T) {
 				}
 			})
 
-			err := op.call(t.Context(), srv.clients(t, idverify.WithRetry(idverify.RetryPolicy{MaxAttempts: 1})))
+			err := op.call(t.Context(), srv.clients(t, withoutRetries))
 
 			srv.wait()
 			if n, tokens := srv.received(op.method), srv.receivedTokens(); err != nil || n != 2 || tokens != 2 {
@@ -253,7 +251,7 @@ func TestClient_DeleteAfterLostWrite(t *testing.T) {
 				}
 			}))
 
-			err := tt.op.call(t.Context(), srv.clients(t, idverify.WithRetry(idverify.RetryPolicy{MaxAttempts: 1})))
+			err := tt.op.call(t.Context(), srv.clients(t, withoutRetries))
 
 			srv.wait()
 			if n := srv.received(tt.op.method); n != 2 || !errors.Is(err, tt.want) {

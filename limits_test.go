@@ -365,7 +365,7 @@ const keySetPath = "/.well-known/jwks.json"
 
 func (h *hostileServer) client(t testing.TB) *idverify.Client {
 	t.Helper()
-	return must(idverify.NewClient(h.base, credentials, idverify.WithHTTPClient(h.http), idverify.WithRetry(idverify.RetryPolicy{MaxAttempts: 1})))(t)
+	return must(idverify.NewClient(h.base, credentials, idverify.WithHTTPClient(h.http), withoutRetries))(t)
 }
 
 // get reads a PhoneCheck.

@@ -95,20 +95,15 @@ func TestClient_LimitsWritesOverHTTP1(t *testing.T) {
 	})
 	transport := srv.Client().Transport.(*http.Transport).Clone()
 	transport.MaxIdleConnsPerHost = connections
-	c := srv.client(t, idverify.WithHTTPClient(&http.Client{Transport: transport}), idverify.WithRetry(idverify.RetryPolicy{MaxAttempts: 1}))
-	var calls sync.WaitGroup
-	for range connections {
-		calls.Go(func() {
-			if _, err := c.PhoneChecks.Get(t.Context(), "c"); err != nil {
-				t.Error(err)
-			}
-		})
+	c := srv.client(t, idverify.WithHTTPClient(&http.Client{Transport: transport}), withoutRetries)
+	get := func() error { return errorOf(c.PhoneChecks.Get(t.Context(), "c")) }
+	for err := range concurrently(connections, get) {
+		noError(t, err)
 	}
-	calls.Wait()
 	before := len(srv.calls())
 	dying.Store(true)
 
-	_, err := c.PhoneChecks.Get(t.Context(), "c")
+	err := get()
 
 	if n := len(srv.calls()) - before; err == nil || n > 2 {
 		t.Errorf("requests in one attempt = %d, error = %v, want at most 2 and an error", n, err)
