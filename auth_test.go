@@ -508,10 +508,8 @@ func TestClient_TokenPauseFailsFast(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				c := tt.outage.client(t, idverify.RetryPolicy{})
-				ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
-				defer cancel()
-				_, first := c.PhoneChecks.Get(ctx, "a")
-				ctx = withDeadline(t, tt.deadline)
+				_, first := c.PhoneChecks.Get(withDeadline(t, time.Millisecond), "a")
+				ctx := withDeadline(t, tt.deadline)
 
 				_, err := c.PhoneChecks.Create(ctx, createParams)
 				_, tokenErr := c.Token(ctx, idverify.ScopePhoneCheck)

@@ -317,11 +317,9 @@ func TestPhoneCheckService_WaitErrors(t *testing.T) {
 		c := newTransportClient(t, func(*http.Request) (*http.Response, error) {
 			return response(status, []byte(`{"check_id":"a","status":"ACCEPTED","ttl":120}`)), nil
 		})
-		ctx, cancel := context.WithTimeout(t.Context(), 7*time.Second)
-		defer cancel()
 		start := time.Now()
 
-		_, err := c.PhoneChecks.Wait(ctx, "a")
+		_, err := c.PhoneChecks.Wait(withDeadline(t, 7*time.Second), "a")
 
 		if !errors.Is(err, context.DeadlineExceeded) || time.Since(start) != 7*time.Second || fmt.Sprint(err) != "idverify: wait for PhoneCheck: context deadline exceeded: check is still ACCEPTED" {
 			t.Errorf("error after %v = %v, want context.DeadlineExceeded after 7s", time.Since(start), err)
@@ -357,11 +355,9 @@ func TestPhoneCheckService_WaitHonorsTTL(t *testing.T) {
 				c := newTransportClient(t, func(*http.Request) (*http.Response, error) {
 					return response(200, []byte(`{"check_id":"a","status":"ACCEPTED","ttl":`+tt.ttl+`}`)), nil
 				})
-				ctx, cancel := context.WithTimeout(t.Context(), 2*time.Hour)
-				defer cancel()
 				start := time.Now()
 
-				check, err := c.PhoneChecks.Wait(ctx, "a")
+				check, err := c.PhoneChecks.Wait(withDeadline(t, 2*time.Hour), "a")
 
 				took := time.Since(start)
 				if took < tt.min || took > tt.max || check != nil {

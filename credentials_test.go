@@ -797,10 +797,8 @@ func TestCredentialsSource_NamedInTimeout(t *testing.T) {
 		source := &hangingSource{hanging: 1, release: make(chan struct{})}
 		defer close(source.release)
 		c := s.client(t, source.get)
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
 
-		_, err := c.PhoneChecks.Create(ctx, createParams)
+		_, err := c.PhoneChecks.Create(withDeadline(t, time.Second), createParams)
 
 		if want := `idverify: get token for scope "phone_check": context deadline exceeded while waiting for the credentials source`; !errors.Is(err, context.DeadlineExceeded) || err.Error() != want {
 			t.Errorf("error = %v, want %s", err, want)

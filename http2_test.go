@@ -116,8 +116,7 @@ func TestClient_WritesOnceOverHTTP2(t *testing.T) {
 						}
 					}))
 
-					ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-					defer cancel()
+					ctx := withDeadline(t, time.Minute)
 					err := op.call(ctx, srv.clients(t, idverify.WithRetry(defaultRetries)))
 
 					srv.wait()
@@ -157,9 +156,8 @@ func TestClient_LimitsWritesOverHTTP2(t *testing.T) {
 						fault.apply(s)
 					}
 				}))
-				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-				defer cancel()
-				err := op.call(ctx, srv.clients(t, withoutRetries))
+
+				err := op.call(withDeadline(t, time.Minute), srv.clients(t, withoutRetries))
 
 				srv.wait()
 				if n := srv.received(op.method); n > 2 || err == nil {
@@ -185,9 +183,7 @@ func TestClient_LimitsTokenWritesOverHTTP2(t *testing.T) {
 				}
 			})
 
-			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-			defer cancel()
-			err := createOperation.call(ctx, srv.clients(t, withoutRetries))
+			err := createOperation.call(withDeadline(t, time.Minute), srv.clients(t, withoutRetries))
 
 			srv.wait()
 			if n := srv.receivedTokens(); n > 2 || err == nil {

@@ -2,6 +2,7 @@ package idverify_test
 
 import (
 	"bytes"
+	"cmp"
 	"compress/gzip"
 	"context"
 	"errors"
@@ -181,12 +182,7 @@ func TestClient_SlowResponses(t *testing.T) {
 				t.Parallel()
 				synctest.Test(t, func(t *testing.T) {
 					h := newHostileServer(t, tt.attack)
-					ctx, cancel, want := t.Context(), func() {}, tt.withoutDeadline
-					if deadline > 0 {
-						ctx, cancel = context.WithTimeout(ctx, deadline)
-						want = deadline
-					}
-					defer cancel()
+					ctx, want := withDeadline(t, deadline), cmp.Or(deadline, tt.withoutDeadline)
 					start := time.Now()
 
 					err := tt.do(h, ctx, t)

@@ -599,9 +599,7 @@ func TestWithObserver_KeepsCancellation(t *testing.T) {
 				time.AfterFunc(time.Second, cancel)
 
 				tookCanceled, errCanceled := get(canceled, time.Minute)
-				deadline, cancel := context.WithTimeout(t.Context(), 2*time.Second)
-				defer cancel()
-				tookDeadline, errDeadline := get(deadline, time.Minute)
+				tookDeadline, errDeadline := get(withDeadline(t, 2*time.Second), time.Minute)
 				tookTimeout, errTimeout := get(t.Context(), 3*time.Second)
 				tookSuccess, errSuccess := get(t.Context(), time.Minute)
 
@@ -652,10 +650,8 @@ func TestWithObserver_TokenOutlivesCaller(t *testing.T) {
 			}
 		})
 		c := clientOver(t, transport, withSpan(""), log.option())
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
 
-		_, err := c.PhoneChecks.Get(ctx, phoneCheckID)
+		_, err := c.PhoneChecks.Get(withDeadline(t, time.Second), phoneCheckID)
 		time.Sleep(10 * time.Second)
 
 		want := []string{"phone_check.get 1: 0, error", "token.create 1: 200"}

@@ -273,9 +273,7 @@ func TestWait_ErrorRedactsSecrets(t *testing.T) {
 		})
 
 		_, ended := c.PhoneChecks.Wait(t.Context(), "a")
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		_, canceled := c.PhoneChecks.Wait(ctx, "a")
+		_, canceled := c.PhoneChecks.Wait(withDeadline(t, time.Second), "a")
 
 		for _, err := range []error{ended, canceled} {
 			if text := fmt.Sprint(err); !strings.Contains(text, "still [REDACTED]") {
