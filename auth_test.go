@@ -875,9 +875,7 @@ func TestRateLimit_Reset(t *testing.T) {
 			{"", time.Time{}},
 			{"99999999999999999999", time.Time{}},
 		} {
-			c := newTransportClient(t, func(*http.Request) (*http.Response, error) {
-				return withHeader(response(403, nil), "X-RateLimit-Limit", "10", "X-RateLimit-Remaining", fmt.Sprint(remaining), "X-RateLimit-Reset", tt.reset), nil
-			})
+			c := newTransportClient(t, always(403, nil, "X-RateLimit-Limit", "10", "X-RateLimit-Remaining", fmt.Sprint(remaining), "X-RateLimit-Reset", tt.reset))
 
 			_, err := c.PhoneChecks.Get(t.Context(), "a")
 
@@ -900,9 +898,7 @@ func TestRateLimit_Malformed(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			log := new(attemptLog)
-			c := newTransportClient(t, func(*http.Request) (*http.Response, error) {
-				return withHeader(response(403, nil), "X-RateLimit-Limit", tt.limit, "X-RateLimit-Remaining", tt.remaining), nil
-			}, log.option())
+			c := newTransportClient(t, always(403, nil, "X-RateLimit-Limit", tt.limit, "X-RateLimit-Remaining", tt.remaining), log.option())
 
 			_, err := c.PhoneChecks.Get(t.Context(), "a")
 

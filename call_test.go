@@ -230,7 +230,7 @@ func TestClient_NonstandardStatus(t *testing.T) {
 	t.Parallel()
 	const check = `{"check_id":"c","status":"COMPLETED","match":true}`
 	for status, success := range map[int]bool{0: false, 9: false, 199: false, 200: true, 299: true, 300: false, 600: false} {
-		c := newTransportClient(t, func(*http.Request) (*http.Response, error) { return response(status, []byte(check)), nil })
+		c := newTransportClient(t, always(status, []byte(check)))
 
 		_, err := c.PhoneChecks.Get(t.Context(), "c")
 
@@ -420,9 +420,7 @@ func TestRetryPolicy_RetryAfter(t *testing.T) {
 func TestClient_CancelEndsWait(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		c := newTransportClient(t, func(*http.Request) (*http.Response, error) {
-			return withHeader(response(429, nil), "Retry-After", "9"), nil
-		}, idverify.WithRetry(idverify.RetryPolicy{}))
+		c := newTransportClient(t, always(429, nil, "Retry-After", "9"), idverify.WithRetry(idverify.RetryPolicy{}))
 		ctx, cancel := context.WithCancel(t.Context())
 		time.AfterFunc(3*time.Second, cancel)
 		start := time.Now()
@@ -646,18 +644,17 @@ func TestRetryPolicy_BudgetEmpty(t *testing.T) {
 		want    string
 		record  string
 	}{
-		{"status", func(*http.Request) (*http.Response, error) { return response(503, nil), nil },
+		{"status", always(503, nil),
 			"empty body (retry later; not retried because the retry budget is empty)", "status=503"},
-		{"status with a hint", func(*http.Request) (*http.Response, error) {
-			return withHeader(response(429, nil), "Retry-After", "7", "X-Request-Id", "req-7"), nil
-		}, "(retry after 7s; not retried because the retry budget is empty) [request req-7, 1 attempt]", "request_id=req-7"},
+		{"status with a hint", always(429, nil, "Retry-After", "7", "X-Request-Id", "req-7"),
+			"(retry after 7s; not retried because the retry budget is empty) [request req-7, 1 attempt]", "request_id=req-7"},
 		{"no response", func(*http.Request) (*http.Response, error) { return nil, io.ErrUnexpectedEOF },
 			"truncated response (not retried because the retry budget is empty)", "truncated response"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			var log bytes.Buffer
-			respond := func(*http.Request) (*http.Response, error) { return response(503, nil), nil }
+			respond := always(503, nil)
 			c := newTransportClient(t, func(r *http.Request) (*http.Response, error) { return respond(r) },
 				idverify.WithRetry(idverify.RetryPolicy{MinWait: 1, Budget: 1}), idverify.WithLogger(slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn}))))
 			_, _ = c.PhoneChecks.Get(t.Context(), "a")

@@ -352,9 +352,7 @@ func TestPhoneCheckService_WaitHonorsTTL(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				c := newTransportClient(t, func(*http.Request) (*http.Response, error) {
-					return response(200, []byte(`{"check_id":"a","status":"ACCEPTED","ttl":`+tt.ttl+`}`)), nil
-				})
+				c := newTransportClient(t, always(200, []byte(`{"check_id":"a","status":"ACCEPTED","ttl":`+tt.ttl+`}`)))
 				start := time.Now()
 
 				check, err := c.PhoneChecks.Wait(withDeadline(t, 2*time.Hour), "a")

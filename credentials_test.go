@@ -565,9 +565,9 @@ func TestCredentialsSource_OwnErrors(t *testing.T) {
 	errVault := errors.New("vault sealed")
 	for name, respond := range map[string]func(*http.Request) (*http.Response, error){
 		"token rejected":  nil,
-		"outcome unknown": func(*http.Request) (*http.Response, error) { return response(502, nil), nil },
-		"unusable":        func(*http.Request) (*http.Response, error) { return response(201, []byte("{}")), nil },
-		"not found":       func(*http.Request) (*http.Response, error) { return response(404, nil), nil },
+		"outcome unknown": always(502, nil),
+		"unusable":        always(201, []byte("{}")),
+		"not found":       always(404, nil),
 		"lost": func(r *http.Request) (*http.Response, error) {
 			_, _ = io.Copy(io.Discard, r.Body)
 			return nil, io.ErrUnexpectedEOF

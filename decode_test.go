@@ -96,8 +96,7 @@ func TestReachabilityService_SupportedProducts(t *testing.T) {
 
 func decodeCheck(t testing.TB, body string) (*idverify.PhoneCheck, error) {
 	t.Helper()
-	c := newTransportClient(t, func(*http.Request) (*http.Response, error) { return response(200, []byte(body)), nil })
-	return c.PhoneChecks.Get(t.Context(), "a")
+	return newTransportClient(t, always(200, []byte(body))).PhoneChecks.Get(t.Context(), "a")
 }
 
 func isDecodeError(err error) bool {
@@ -155,14 +154,7 @@ func FuzzRetryAfter(f *testing.F) {
 		f.Add(s, s)
 	}
 	f.Fuzz(func(t *testing.T, after, reset string) {
-		c := newTransportClient(t, func(*http.Request) (*http.Response, error) {
-			r := response(429, nil)
-			r.Header["Retry-After"] = []string{after}
-			r.Header["X-Ratelimit-Limit"] = []string{"1"}
-			r.Header["X-Ratelimit-Remaining"] = []string{"0"}
-			r.Header["X-Ratelimit-Reset"] = []string{reset}
-			return r, nil
-		}, withoutRetries)
+		c := newTransportClient(t, always(429, nil, "Retry-After", after, "X-RateLimit-Limit", "1", "X-RateLimit-Remaining", "0", "X-RateLimit-Reset", reset), withoutRetries)
 		_, err := c.PhoneChecks.Get(t.Context(), "a")
 		e, ok := errors.AsType[*idverify.Error](err)
 		if !ok || e.RetryAfter < 0 {

@@ -181,7 +181,7 @@ func FuzzErrorBody(f *testing.F) {
 		if status < 300 || status > 599 {
 			return
 		}
-		c := newTransportClient(t, func(*http.Request) (*http.Response, error) { return response(status, body), nil }, withoutRetries)
+		c := newTransportClient(t, always(status, body), withoutRetries)
 		_, err := c.PhoneChecks.Create(t.Context(), createParams)
 		text := fmt.Sprintf("%+v", err)
 		if err == nil || strings.Contains(text, testNumber) || strings.Contains(text, "token-1") || strings.ContainsAny(text, "\n\r\x00") || len(text) > 2000 {
@@ -457,9 +457,7 @@ func TestError_RequestID(t *testing.T) {
 		"a.b:c":                                "a.b:c",
 		"ok]:200(retry)[request:y":             "",
 	} {
-		c := newTransportClient(t, func(*http.Request) (*http.Response, error) {
-			return withHeader(response(403, nil), "X-Request-Id", id), nil
-		})
+		c := newTransportClient(t, always(403, nil, "X-Request-Id", id))
 
 		_, err := c.PhoneChecks.Get(t.Context(), "a")
 
@@ -485,9 +483,7 @@ func TestError_RetryAfter(t *testing.T) {
 		"soon":                          0,
 		"Fri, 31 Dec 1999 00:00:00 GMT": 0,
 	} {
-		c := newTransportClient(t, func(*http.Request) (*http.Response, error) {
-			return withHeader(response(403, nil), "Retry-After", value), nil
-		})
+		c := newTransportClient(t, always(403, nil, "Retry-After", value))
 
 		_, err := c.PhoneChecks.Get(t.Context(), "a")
 

@@ -200,7 +200,7 @@ func TestPhoneCheckService_ListMalformed(t *testing.T) {
 		embedded(`[{"created_at":7}]`):     "timestamp is not a string",
 		embedded(`[{"check_id":7}]`) + `x`: "invalid JSON",
 	} {
-		c := newTransportClient(t, func(*http.Request) (*http.Response, error) { return response(200, []byte(body)), nil })
+		c := newTransportClient(t, always(200, []byte(body)))
 
 		page, err := c.PhoneChecks.List(t.Context(), idverify.ListOptions{})
 
@@ -229,7 +229,7 @@ func TestPhoneCheckService_ListUnusual(t *testing.T) {
 		embedded(`[` + item + `,{"check_id":"b","status":"COMPLETED"}]`):            "a: yes, b: unknown",
 		embedded(`[` + item + `],"checks":[{"check_id":"b","status":"COMPLETED"}]`): "b: unknown",
 	} {
-		c := newTransportClient(t, func(*http.Request) (*http.Response, error) { return response(200, []byte(body)), nil })
+		c := newTransportClient(t, always(200, []byte(body)))
 
 		page, err := c.PhoneChecks.List(t.Context(), idverify.ListOptions{})
 

@@ -330,9 +330,7 @@ func TestWithObserver_BlockedEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release, inner := make(chan struct{}), make(chan error, 1)
 		var c *idverify.Client
-		c = newTransportClient(t, func(*http.Request) (*http.Response, error) {
-			return response(200, fixture(t, "phone_check.json")), nil
-		}, observing(func(string) {}, func(operation string) {
+		c = newTransportClient(t, always(200, fixture(t, "phone_check.json")), observing(func(string) {}, func(operation string) {
 			if operation == "token.create" {
 				inner <- errorOf(c.PhoneChecks.Get(context.Background(), phoneCheckID))
 				<-release
@@ -482,9 +480,7 @@ type sliceContext struct {
 func TestWithObserver_UncomparableContext(t *testing.T) {
 	t.Parallel()
 	log := new(attemptLog)
-	c := newTransportClient(t, func(*http.Request) (*http.Response, error) {
-		return response(200, fixture(t, "phone_check.json")), nil
-	}, log.option(), log.option())
+	c := newTransportClient(t, always(200, fixture(t, "phone_check.json")), log.option(), log.option())
 
 	_, err := c.PhoneChecks.Get(sliceContext{Context: t.Context()}, phoneCheckID)
 
@@ -515,9 +511,7 @@ func TestWithObserver_Order(t *testing.T) {
 	both := func(ctx context.Context, end func(idverify.Attempt)) (context.Context, func(idverify.Attempt)) {
 		return ctx, end
 	}
-	c := newTransportClient(t, func(*http.Request) (*http.Response, error) {
-		return response(200, fixture(t, "phone_check.json")), nil
-	},
+	c := newTransportClient(t, always(200, fixture(t, "phone_check.json")),
 		observer("a", both),
 		idverify.WithObserver(nil),
 		observer("b", func(_ context.Context, end func(idverify.Attempt)) (context.Context, func(idverify.Attempt)) {

@@ -268,9 +268,7 @@ func TestError_RedactsTokenResponseError(t *testing.T) {
 func TestWait_ErrorRedactsSecrets(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		c := newTransportClient(t, func(*http.Request) (*http.Response, error) {
-			return response(http.StatusOK, []byte(`{"check_id":"a","status":"token-1","ttl":10}`)), nil
-		})
+		c := newTransportClient(t, always(http.StatusOK, []byte(`{"check_id":"a","status":"token-1","ttl":10}`)))
 
 		_, ended := c.PhoneChecks.Wait(t.Context(), "a")
 		_, canceled := c.PhoneChecks.Wait(withDeadline(t, time.Second), "a")

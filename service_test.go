@@ -184,6 +184,14 @@ func response(status int, body []byte) *http.Response {
 	return &http.Response{StatusCode: status, Header: make(http.Header), Body: io.NopCloser(bytes.NewReader(body))}
 }
 
+// always returns a function that responds to each request with status, body, and pairs of header
+// names and values.
+func always(status int, body []byte, header ...string) func(*http.Request) (*http.Response, error) {
+	return func(*http.Request) (*http.Response, error) {
+		return withHeader(response(status, body), header...), nil
+	}
+}
+
 type tokenTransport func(*http.Request) (*http.Response, error)
 
 func (f tokenTransport) RoundTrip(r *http.Request) (*http.Response, error) {
