@@ -1005,17 +1005,13 @@ func TestWithLogger_FailedTokenRefresh(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		e := new(memoryService)
-		failing := false
 		var log bytes.Buffer
-		c := clientOver(t, roundTripperFunc(func(r *http.Request) (*http.Response, error) {
-			if failing {
-				return response(http.StatusUnauthorized, []byte(`{"error":"invalid_client"}`)), nil
-			}
-			return e.RoundTrip(r)
-		}), idverify.WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
+		c := clientOver(t, e, idverify.WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
 		tokenFor(t, c, idverify.ScopeReachability)
 		time.Sleep(59*time.Minute + time.Second) // until the refresh is due
-		failing = true
+		e.reject = func() *http.Response {
+			return response(http.StatusUnauthorized, []byte(`{"error":"invalid_client"}`))
+		}
 
 		for range 20 {
 			tokenFor(t, c, idverify.ScopeReachability)
@@ -1049,17 +1045,13 @@ func TestWithLogger_RejectedCredentials(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		e := new(memoryService)
-		rejecting := false
 		var log tooltest.Buffer
-		c := clientOver(t, roundTripperFunc(func(r *http.Request) (*http.Response, error) {
-			if rejecting && r.URL.Path == tokenPath {
-				return response(http.StatusUnauthorized, []byte(`{"error":"invalid_client","error_description":"wrong secret `+credentials.ClientSecret.Reveal()+`"}`)), nil
-			}
-			return e.RoundTrip(r)
-		}), idverify.WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
+		c := clientOver(t, e, idverify.WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
 		must(c.PhoneChecks.Get(t.Context(), "a"))(t)
 		e.revoke("token-1")
-		rejecting = true
+		e.reject = func() *http.Response {
+			return response(http.StatusUnauthorized, []byte(`{"error":"invalid_client","error_description":"wrong secret `+credentials.ClientSecret.Reveal()+`"}`))
+		}
 		get := func() {
 			for range 20 {
 				if _, err := c.PhoneChecks.Get(t.Context(), "a"); !errors.Is(err, idverify.ErrUnauthorized) {

@@ -352,21 +352,16 @@ func TestWithObserver_BlockedEnd(t *testing.T) {
 func TestWithLogger_Blocked(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		release, failing := make(chan struct{}), false
+		release := make(chan struct{})
 		e := new(memoryService)
 		handler := warnHandler{slog.DiscardHandler, func() { <-release }}
-		c := clientOver(t, roundTripperFunc(func(r *http.Request) (*http.Response, error) {
-			if failing {
-				return response(401, nil), nil
-			}
-			return e.RoundTrip(r)
-		}), idverify.WithLogger(slog.New(handler)))
+		c := clientOver(t, e, idverify.WithLogger(slog.New(handler)))
 		tokenFor(t, c, idverify.ScopeReachability)
 		time.Sleep(59*time.Minute + time.Second) // the renewal is due
-		failing = true
+		e.reject = func() *http.Response { return response(401, nil) }
 		tokenFor(t, c, idverify.ScopeReachability)
 		synctest.Wait()
-		failing = false
+		e.reject = nil
 		time.Sleep(time.Hour) // until the token has expired
 		start := time.Now()
 

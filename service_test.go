@@ -226,9 +226,9 @@ func TestClient_ResponseWithoutBody(t *testing.T) {
 type memoryService struct {
 	mu      sync.Mutex // guards n and revoked; set the others only while no request is in flight
 	n       int
-	fail    map[int]bool  // token requests that fail
-	delay   time.Duration // of token requests after the first
-	revoked string        // tokens that the service rejects
+	reject  func() *http.Response // responds to token requests; nil means that they succeed
+	delay   time.Duration         // of token requests after the first
+	revoked string                // tokens that the service rejects
 }
 
 func (s *memoryService) count() int {
@@ -247,15 +247,15 @@ func (s *memoryService) RoundTrip(r *http.Request) (*http.Response, error) {
 		}
 		return response(200, []byte(`{"check_id":"a","status":"COMPLETED"}`)), nil
 	}
+	if s.reject != nil {
+		return s.reject(), nil
+	}
 	s.mu.Lock()
 	s.n++
 	n, delay := s.n, s.delay
 	s.mu.Unlock()
 	if n > 1 {
 		time.Sleep(delay) // synctest's clock
-	}
-	if s.fail[n] {
-		return response(503, nil), nil
 	}
 	return response(200, fmt.Appendf(nil, `{"access_token":"token-%d","expires_in":3600}`, n)), nil
 }
