@@ -641,13 +641,6 @@ func TestClient_UnusableTokenResponse(t *testing.T) {
 	}
 }
 
-// panicBody panics when it is read.
-type panicBody struct{ end func() }
-
-func (b panicBody) Read([]byte) (int, error) { b.end(); return 0, io.EOF }
-
-func (panicBody) Close() error { return nil }
-
 // failingError is an error whose Error method panics.
 type failingError struct{}
 
@@ -681,11 +674,11 @@ func TestClient_TokenFetchPanic(t *testing.T) {
 			t.Run(tt.name+" in "+place, func(t *testing.T) {
 				t.Parallel()
 				synctest.Test(t, func(t *testing.T) {
-					var failed atomic.Bool
+					once := &failOnce{end: tt.end}
 					var calls atomic.Int32 // of the clock
 					fail := func(here string) {
-						if place == here && failed.CompareAndSwap(false, true) {
-							tt.end()
+						if place == here {
+							once.fail()
 						}
 					}
 					e := new(memoryService)
@@ -695,8 +688,8 @@ func TestClient_TokenFetchPanic(t *testing.T) {
 							fail("transport")
 						}
 						resp, err := e.RoundTrip(r)
-						if r.URL.Path == tokenPath && place == "body" && !failed.Load() {
-							resp.Body = panicBody{func() { fail("body") }}
+						if r.URL.Path == tokenPath && place == "body" && !once.failed.Load() {
+							resp.Body = io.NopCloser(readerFunc(func([]byte) (int, error) { fail("body"); return 0, io.EOF }))
 						}
 						return resp, err
 					})
@@ -711,7 +704,14 @@ func TestClient_TokenFetchPanic(t *testing.T) {
 						}))
 					}
 					if place == "logger" {
-						opts = append(opts, idverify.WithLogger(slog.New(failingHandler{func() { fail("logger") }})))
+						opts = append(opts, idverify.WithLogger(slog.New(recordHandler(func(r slog.Record) {
+							r.Attrs(func(a slog.Attr) bool {
+								if a.Value.String() == "token.create" {
+									fail("logger")
+								}
+								return true
+							})
+						}))))
 					}
 					c := clientOver(t, transport, opts...)
 
@@ -736,7 +736,7 @@ func TestClient_TokenFetchPanic(t *testing.T) {
 							}
 						}
 					}
-					if !failed.Load() {
+					if !once.failed.Load() {
 						t.Fatal("tt.end was not called")
 					}
 					if err := errorOf(c.PhoneChecks.Get(t.Context(), "a")); err != nil {
@@ -809,13 +809,8 @@ func TestClient_PanicOnCallerGoroutine(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			var failed atomic.Bool
-			fail := func() {
-				if failed.CompareAndSwap(false, true) {
-					panic("a bug of the caller")
-				}
-			}
-			c := clientOver(t, nil, opt(fail)...)
+			once := &failOnce{end: func() { panic("a bug of the caller") }}
+			c := clientOver(t, nil, opt(once.fail)...)
 
 			got := func() (p any) {
 				defer func() { p = recover() }()
@@ -840,22 +835,3 @@ type failingJar struct {
 }
 
 func (j failingJar) Cookies(u *url.URL) []*http.Cookie { j.fail(); return j.CookieJar.Cookies(u) }
-
-// failingHandler is a slog.Handler that calls fail for each record of a token request.
-type failingHandler struct{ fail func() }
-
-func (h failingHandler) Enabled(context.Context, slog.Level) bool { return true }
-
-func (h failingHandler) WithAttrs([]slog.Attr) slog.Handler { return h }
-
-func (h failingHandler) WithGroup(string) slog.Handler { return h }
-
-func (h failingHandler) Handle(_ context.Context, r slog.Record) error {
-	r.Attrs(func(a slog.Attr) bool {
-		if a.Value.String() == "token.create" {
-			h.fail()
-		}
-		return true
-	})
-	return nil
-}

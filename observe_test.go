@@ -354,7 +354,11 @@ func TestWithLogger_Blocked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
 		e := new(memoryService)
-		handler := warnHandler{slog.DiscardHandler, func() { <-release }}
+		handler := recordHandler(func(r slog.Record) {
+			if r.Level == slog.LevelWarn {
+				<-release
+			}
+		})
 		c := clientOver(t, e, idverify.WithLogger(slog.New(handler)))
 		tokenFor(t, c, idverify.ScopeReachability)
 		time.Sleep(59*time.Minute + time.Second) // the renewal is due
@@ -375,20 +379,16 @@ func TestWithLogger_Blocked(t *testing.T) {
 	})
 }
 
-// warnHandler is a slog.Handler that calls block for each record of level warn.
-type warnHandler struct {
-	slog.Handler
-	block func()
-}
+// recordHandler is a slog.Handler that calls the function with each record.
+type recordHandler func(slog.Record)
 
-func (warnHandler) Enabled(context.Context, slog.Level) bool { return true }
+func (recordHandler) Enabled(context.Context, slog.Level) bool { return true }
 
-func (h warnHandler) Handle(_ context.Context, r slog.Record) error {
-	if r.Level == slog.LevelWarn {
-		h.block()
-	}
-	return nil
-}
+func (h recordHandler) WithAttrs([]slog.Attr) slog.Handler { return h }
+
+func (h recordHandler) WithGroup(string) slog.Handler { return h }
+
+func (h recordHandler) Handle(_ context.Context, r slog.Record) error { h(r); return nil }
 
 // A start function or an HTTP transport that never returns must not hold the callers longer than
 // the timeout of a token request and a tenth of it.
