@@ -1022,11 +1022,7 @@ func TestWithLogger_FailedTokenRefresh(t *testing.T) {
 		if strings.Count(got, "\n") != 1 {
 			t.Errorf("log =\n%swant 1 record for 1 failed refresh", got)
 		}
-		for _, want := range []string{"level=WARN", `msg="idverify: token not renewed"`, "operation=token.create", "scope=coverage", "expires=2000-01-01T01:00:00.000Z", "invalid_client"} {
-			if !strings.Contains(got, want) {
-				t.Errorf("record = %s, want it to contain %s", got, want)
-			}
-		}
+		wantContains(t, "record", got, "level=WARN", `msg="idverify: token not renewed"`, "operation=token.create", "scope=coverage", "expires=2000-01-01T01:00:00.000Z", "invalid_client")
 
 		log.Reset()
 		time.Sleep(time.Hour) // until the token has expired
@@ -1071,10 +1067,9 @@ func TestWithLogger_RejectedCredentials(t *testing.T) {
 			t.Fatalf("log =\n%swant a record a minute for one scope, and one for the other", log.String())
 		}
 		for n, scope := range []string{"phone_check", "coverage", "phone_check"} {
-			for _, want := range []string{"level=WARN", `msg="idverify: token not obtained"`, "operation=token.create", "scope=" + scope, "401 invalid_client"} {
-				if !strings.Contains(records[n], want) || strings.Contains(records[n], credentials.ClientSecret.Reveal()) {
-					t.Errorf("record = %s, want it to contain %s and no secret", records[n], want)
-				}
+			wantContains(t, "record", records[n], "level=WARN", `msg="idverify: token not obtained"`, "operation=token.create", "scope="+scope, "401 invalid_client")
+			if strings.Contains(records[n], credentials.ClientSecret.Reveal()) {
+				t.Errorf("record = %s, want it without the secret", records[n])
 			}
 		}
 	})
@@ -1107,16 +1102,8 @@ func TestClient_TokenRetries(t *testing.T) {
 		if len(records) != 3 || len(pauses) != 4 {
 			t.Fatalf("log =\n%s\nwant a record for each of 3 retries and 4 pauses", log.String())
 		}
-		for _, want := range []string{"level=WARN", "operation=token.create", "scope=coverage", "wait=", "503"} {
-			if !strings.Contains(pauses[0], want) {
-				t.Errorf("record = %s, want it to contain %s", pauses[0], want)
-			}
-		}
-		for _, want := range []string{"level=WARN", `msg="idverify: retry"`, "operation=token.create", "attempt=1", "wait=", "503", "scope=coverage"} {
-			if !strings.Contains(records[0], want) {
-				t.Errorf("record = %s, want it to contain %s", records[0], want)
-			}
-		}
+		wantContains(t, "record", pauses[0], "level=WARN", "operation=token.create", "scope=coverage", "wait=", "503")
+		wantContains(t, "record", records[0], "level=WARN", `msg="idverify: retry"`, "operation=token.create", "attempt=1", "wait=", "503", "scope=coverage")
 
 		// The context ends while the client waits for the next attempt.
 		ctx, cancel := context.WithCancel(t.Context())

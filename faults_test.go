@@ -387,6 +387,16 @@ func wantEqual(t testing.TB, want, got any, format string, args ...any) {
 	}
 }
 
+// wantContains reports each of the parts that text does not contain.
+func wantContains(t testing.TB, name, text string, parts ...string) {
+	t.Helper()
+	for _, part := range parts {
+		if !strings.Contains(text, part) {
+			t.Errorf("%s = %s, want it to contain %s", name, text, part)
+		}
+	}
+}
+
 // consoleOperations lists all operations of a Console.
 var consoleOperations = []matrixOperation{
 	{wire.CreateProject, newName, func(ctx context.Context, s *matrixTest) error {

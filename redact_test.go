@@ -672,11 +672,7 @@ func TestClient_RedactsErrorsAndLogs(t *testing.T) {
 			t.Errorf("the log contains %q:\n%s", secret, lineContaining(logs.String(), secret))
 		}
 	}
-	for _, want := range []string{"level=DEBUG", "level=WARN", "operation=token.create", "scope=phone_check"} {
-		if !strings.Contains(logs.String(), want) {
-			t.Errorf("the log does not contain %s:\n%s", want, logs)
-		}
-	}
+	wantContains(t, "log", logs.String(), "level=DEBUG", "level=WARN", "operation=token.create", "scope=phone_check")
 }
 
 func TestError_RedactsDetail(t *testing.T) {

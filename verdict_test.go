@@ -113,11 +113,7 @@ func TestVerdict_Text(t *testing.T) {
 	if decodeErr != nil || !cmp.Equal(decoded, verdicts) {
 		t.Errorf("decoded = %v, error = %v, want %v", decoded, decodeErr, verdicts)
 	}
-	for _, want := range []string{`"verdict":"no"`, `verdict=no`} {
-		if !strings.Contains(log.String(), want) {
-			t.Errorf("log = %s, want it to contain %s", log.String(), want)
-		}
-	}
+	wantContains(t, "log", log.String(), `"verdict":"no"`, `verdict=no`)
 }
 
 func TestVerdict_UnmarshalInvalid(t *testing.T) {
