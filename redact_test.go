@@ -350,11 +350,7 @@ func TestComplete_RedactsCode(t *testing.T) {
 				if err == nil || exchanges == 0 || !strings.Contains(printed.String(), "[REDACTED]") {
 					t.Errorf("error = %v after %d echoes, want a redacted one", err, exchanges)
 				}
-				for name, text := range map[string]string{"error": printed.String(), "log": logs.String()} {
-					if strings.Contains(text, code) {
-						t.Errorf("the %s contains the code:\n%s", name, lineContaining(text, code))
-					}
-				}
+				wantHidden(t, printed.String(), logs.String(), code)
 			})
 		}
 	}
@@ -618,13 +614,7 @@ func TestClient_RedactsErrorChain(t *testing.T) {
 				}) bool {
 					return true
 				})
-				for _, leak := range []string{host, proxyHost, "127.0.0.1", "://", "s3cret", testNumber, "Basic ", "token-1"} {
-					for name, text := range map[string]string{"error": printed.String(), "log": logs.String()} {
-						if strings.Contains(text, leak) {
-							t.Errorf("the %s contains %q:\n%s", name, leak, lineContaining(text, leak))
-						}
-					}
-				}
+				wantHidden(t, printed.String(), logs.String(), host, proxyHost, "127.0.0.1", "://", "s3cret", testNumber, "Basic ", "token-1")
 			})
 		}
 	}
@@ -637,7 +627,6 @@ func TestClient_RedactsErrorsAndLogs(t *testing.T) {
 	const ip = "192.0.2.77"
 	everything := "number " + testNumber + " or +44 7700 900-000 at " + ip + " and [2001:db8::77]:443, Bearer token-1, Basic Y2xpZW50, token-1, s3cret-of-client-1, https://user.example/?a=" + testNumber
 	srv := newService(t, nil)
-	hide := []string{testNumber, "7700 900", ip, "2001:db8::77", "token-1", "Y2xpZW50", "s3cret", "user.example", srv.URL}
 	logger := slog.New(slog.NewTextHandler(logs, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	c := srv.client(t, idverify.WithLogger(logger))
 	console := srv.console(t)
@@ -664,14 +653,7 @@ func TestClient_RedactsErrorsAndLogs(t *testing.T) {
 	formatAll(&printed, errorOf(c.Reachability.Lookup(t.Context(), netip.MustParseAddr(ip))))
 	fmt.Fprintf(&printed, "%+v %#v %+v %#v %v %s %q %x\n", *c, *c, *console, *console, credentials, credentials, credentials, credentials)
 
-	for _, secret := range hide {
-		if strings.Contains(printed.String(), secret) {
-			t.Errorf("an error or %%+v of the client contains %q:\n%s", secret, lineContaining(printed.String(), secret))
-		}
-		if strings.Contains(logs.String(), secret) {
-			t.Errorf("the log contains %q:\n%s", secret, lineContaining(logs.String(), secret))
-		}
-	}
+	wantHidden(t, printed.String(), logs.String(), testNumber, "7700 900", ip, "2001:db8::77", "token-1", "Y2xpZW50", "s3cret", "user.example", srv.URL)
 	wantContains(t, "log", logs.String(), "level=DEBUG", "level=WARN", "operation=token.create", "scope=phone_check")
 }
 
@@ -738,13 +720,18 @@ func formatAll(b *strings.Builder, err error) {
 	}
 }
 
-func lineContaining(text, s string) string {
-	for line := range strings.Lines(text) {
-		if strings.Contains(line, s) {
-			return line
+// wantHidden reports each line of printed values and of a log that contains one of the secrets.
+func wantHidden(t testing.TB, printed, log string, secrets ...string) {
+	t.Helper()
+	for name, text := range map[string]string{"printed value": printed, "log": log} {
+		for line := range strings.Lines(text) {
+			for _, secret := range secrets {
+				if strings.Contains(line, secret) {
+					t.Errorf("the %s contains %q:\n%s", name, secret, line)
+				}
+			}
 		}
 	}
-	return ""
 }
 
 func TestSecret_HiddenFromReflection(t *testing.T) {
