@@ -18,6 +18,7 @@ import (
 	"net/url"
 	"os"
 	"reflect"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -34,20 +35,14 @@ import (
 func TestError_RedactsEscapedSecrets(t *testing.T) {
 	t.Parallel()
 	const clientID = "client-1"
-	everyByte := func(s string) string {
-		var b strings.Builder
-		for i := range len(s) {
-			fmt.Fprintf(&b, "%%%02x", s[i])
-		}
-		return b.String()
-	}
+	escapes := regexp.MustCompile("%[0-9A-F]{2}")
 	asJSON := func(s string) string { b, _ := json.Marshal(s); return strings.Trim(string(b), `"`) }
 	notations := map[string]func(string) string{
 		"plain":              func(s string) string { return s },
 		"query":              url.QueryEscape,
 		"path":               url.PathEscape,
-		"query, lowercase":   func(s string) string { return lowerEscapes(url.QueryEscape(s)) },
-		"every byte":         everyByte,
+		"query, lowercase":   func(s string) string { return escapes.ReplaceAllStringFunc(url.QueryEscape(s), strings.ToLower) },
+		"every byte":         func(s string) string { return strings.ReplaceAll(fmt.Sprintf(" % x", s), " ", "%") },
 		"encodeURIComponent": func(s string) string { return strings.ReplaceAll(url.QueryEscape(s), "%27", "'") },
 		"HTML":               html.EscapeString,
 		"HTML, named quotes": strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", `"`, "&quot;", "'", "&apos;").Replace,
@@ -109,17 +104,6 @@ func TestError_RedactsEscapedSecrets(t *testing.T) {
 			})
 		}
 	}
-}
-
-// lowerEscapes returns s with its percent escapes in lower case.
-func lowerEscapes(s string) string {
-	b := []byte(s)
-	for i := 0; i+2 < len(b); i++ {
-		if b[i] == '%' {
-			copy(b[i+1:], strings.ToLower(string(b[i+1:i+3])))
-		}
-	}
-	return string(b)
 }
 
 func TestError_RedactsShortSecretsAsWords(t *testing.T) {
