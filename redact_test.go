@@ -473,9 +473,17 @@ func TestClient_RedactsErrorChain(t *testing.T) {
 	fails := func(err error) http.RoundTripper {
 		return roundTripperFunc(func(*http.Request) (*http.Response, error) { return nil, err })
 	}
+	resolvingNothing := func(transport *http.Transport) {
+		transport.DialContext = (&net.Dialer{Resolver: &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, "udp", s.resolver)
+		}}}).DialContext
+	}
 	dialing := func(op *net.OpError) bool { return op.Op == "dial" && op.Addr == nil }
 	notTimeout := func(e net.Error) bool { return !e.Timeout() }
 	timeout := func(e net.Error) bool { return e.Timeout() }
+	unverified := func(e *tls.CertificateVerificationError) bool {
+		return e.UnverifiedCertificates[0].Equal(s.Certificate())
+	}
 
 	for _, tt := range []struct {
 		name      string
@@ -483,11 +491,7 @@ func TestClient_RedactsErrorChain(t *testing.T) {
 		is        error                                  // nil: not examined
 		as        func(b *strings.Builder, e error) bool // nil: not examined
 	}{
-		{"unknown host", with("", func(transport *http.Transport) {
-			transport.DialContext = (&net.Dialer{Resolver: &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
-				return new(net.Dialer).DialContext(ctx, "udp", s.resolver)
-			}}}).DialContext
-		}), nil, func(b *strings.Builder, err error) bool {
+		{"unknown host", with("", resolvingNothing), nil, func(b *strings.Builder, err error) bool {
 			return matches(b, err, dialing) && matches(b, err, notTimeout) &&
 				matches(b, err, func(e *net.DNSError) bool { return e.IsNotFound && e.Err == "no such host" })
 		}},
@@ -508,16 +512,10 @@ func TestClient_RedactsErrorChain(t *testing.T) {
 			return matches(b, err, timeout)
 		}},
 		{"unknown authority", with(addr, func(transport *http.Transport) { transport.TLSClientConfig.RootCAs = x509.NewCertPool() }), nil, func(b *strings.Builder, err error) bool {
-			return matches(b, err, func(e x509.UnknownAuthorityError) bool { return e.Cert.Equal(s.Certificate()) }) &&
-				matches(b, err, func(e *tls.CertificateVerificationError) bool {
-					return e.UnverifiedCertificates[0].Equal(s.Certificate())
-				})
+			return matches(b, err, func(e x509.UnknownAuthorityError) bool { return e.Cert.Equal(s.Certificate()) }) && matches(b, err, unverified)
 		}},
 		{"certificate of another host", with(addr, func(transport *http.Transport) { transport.TLSClientConfig.ServerName = host }), nil, func(b *strings.Builder, err error) bool {
-			return matches(b, err, func(e x509.HostnameError) bool { return e.Host == "[REDACTED]" }) &&
-				matches(b, err, func(e *tls.CertificateVerificationError) bool {
-					return e.UnverifiedCertificates[0].Equal(s.Certificate())
-				})
+			return matches(b, err, func(e x509.HostnameError) bool { return e.Host == "[REDACTED]" }) && matches(b, err, unverified)
 		}},
 		{"expired certificate", with(addr, func(transport *http.Transport) {
 			transport.TLSClientConfig.Time = func() time.Time { return s.Certificate().NotAfter.Add(time.Hour) }
@@ -541,9 +539,7 @@ func TestClient_RedactsErrorChain(t *testing.T) {
 		}},
 		{"proxy unknown", with("", func(transport *http.Transport) {
 			proxy("http", proxyHost+":3128")(transport)
-			transport.DialContext = (&net.Dialer{Resolver: &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
-				return new(net.Dialer).DialContext(ctx, "udp", s.resolver)
-			}}}).DialContext
+			resolvingNothing(transport)
 		}), nil, func(b *strings.Builder, err error) bool {
 			return matches(b, err, func(e *net.DNSError) bool { return e.IsNotFound })
 		}},
