@@ -925,10 +925,7 @@ func TestClient_TokenErrorsNameScope(t *testing.T) {
 		t.Errorf("canceled context: error = %v, want %s", err, want)
 	}
 
-	srv.token = func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Length", "1000")
-		io.WriteString(w, `{"access_token":"secret-token`)
-	}
+	srv.token = respondTruncated(200, `{"access_token":"secret-token`)
 	_, err = srv.client(t, withoutRetries).Token(t.Context(), idverify.ScopeReachability)
 	if want := `idverify: get token for scope "coverage": truncated response`; err == nil || err.Error() != want {
 		t.Errorf("truncated response: error = %v, want %s", err, want)

@@ -303,11 +303,13 @@ func TestClient_EndedContext(t *testing.T) {
 	}
 }
 
-// truncateBody declares a longer body than it writes.
-func truncateBody(w http.ResponseWriter, _ *http.Request) {
-	w.Header().Set("Content-Length", "1000")
-	w.WriteHeader(http.StatusCreated)
-	io.WriteString(w, `{"check_id":`)
+// respondTruncated declares a longer body than it writes.
+func respondTruncated(status int, body string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Length", "9999")
+		w.WriteHeader(status)
+		io.WriteString(w, body)
+	}
 }
 
 func TestClient_SendsCookiesOncePerAttempt(t *testing.T) {

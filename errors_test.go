@@ -91,11 +91,7 @@ func withRetryAfter(value string, respond http.HandlerFunc) http.HandlerFunc {
 
 func TestError_TruncatedBody(t *testing.T) {
 	t.Parallel()
-	srv := newService(t, func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Length", "1000")
-		w.WriteHeader(http.StatusPaymentRequired)
-		w.Write([]byte(`{"type":"https://docs.sandbox.test/`))
-	})
+	srv := newService(t, respondTruncated(http.StatusPaymentRequired, `{"type":"https://docs.sandbox.test/`))
 
 	_, err := srv.client(t).PhoneChecks.Get(t.Context(), "a")
 
@@ -607,10 +603,7 @@ func TestTokenError_RetryAfter(t *testing.T) {
 		"99999999999999999999": "(retry later: the service requests a delay of more than a day)",
 	} {
 		srv := newService(t, nil)
-		srv.token = func(w http.ResponseWriter, r *http.Request) {
-			w.Header().Set("Retry-After", seconds)
-			w.WriteHeader(429)
-		}
+		srv.token = withRetryAfter(seconds, respondWith(429, ""))
 
 		_, err := srv.client(t).Token(t.Context(), idverify.ScopeReachability)
 

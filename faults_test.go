@@ -823,10 +823,7 @@ func responseFaults() []outcomeFault {
 		{name: "other JSON", effect: maybeProcessed, respond: everyTime(respondWithBody("[1]")), deletes: true},
 		{name: "too many values", effect: maybeProcessed, respond: everyTime(tooManyValues)},
 		{name: "too many values, then canceled", effect: maybeProcessed, is: context.Canceled, respond: everyTime(tooManyValues), transport: (*outcomeTest).cancelAfterBody},
-		{name: "truncated", effect: maybeProcessed, respond: everyTime(func(w http.ResponseWriter, _ *http.Request) {
-			w.Header().Set("Content-Length", "100")
-			io.WriteString(w, "{")
-		})},
+		{name: "truncated", effect: maybeProcessed, respond: everyTime(respondTruncated(200, "{"))},
 	}
 }
 

@@ -183,7 +183,7 @@ func TestWithObserver_Outcomes(t *testing.T) {
 			[]string{token, "phone_check.create 1: 429, error, retry", "phone_check.create 2: 402, error"}},
 		{"lost after a POST", create, drop, nil, []string{token, "phone_check.create 1: 0, error"}},
 		{"lost after a GET", get, respondInTurn(drop, ok), nil, []string{token, "phone_check.get 1: 0, error, retry", "phone_check.get 2: 200"}},
-		{"truncated response", create, truncateBody, nil, []string{token, "phone_check.create 1: 201, error"}},
+		{"truncated response", create, respondTruncated(201, `{"check_id":`), nil, []string{token, "phone_check.create 1: 201, error"}},
 		{"attempts used up", get, respondWith(500, ""), nil, []string{token, "phone_check.get 1: 500, error, retry",
 			"phone_check.get 2: 500, error, retry", "phone_check.get 3: 500, error, retry", "phone_check.get 4: 500, error"}},
 		{"not JSON", get, respondWith(200, "<html>"), nil, []string{token, "phone_check.get 1: 200, error"}},

@@ -286,13 +286,9 @@ func TestComplete_RedactsCode(t *testing.T) {
 			w.WriteHeader(403)
 			io.WriteString(w, url.QueryEscape(body))
 		},
-		"escaped for JSON":  func(w http.ResponseWriter, _, body string) { w.WriteHeader(403); fmt.Fprintf(w, "received %q", body) },
-		"unusable response": func(w http.ResponseWriter, _, body string) { fmt.Fprintf(w, "%q", body) },
-		"truncated response": func(w http.ResponseWriter, _, body string) {
-			w.Header().Set("Content-Length", "9999")
-			w.WriteHeader(403)
-			io.WriteString(w, body)
-		},
+		"escaped for JSON":     func(w http.ResponseWriter, _, body string) { w.WriteHeader(403); fmt.Fprintf(w, "received %q", body) },
+		"unusable response":    func(w http.ResponseWriter, _, body string) { fmt.Fprintf(w, "%q", body) },
+		"truncated response":   func(w http.ResponseWriter, _, body string) { respondTruncated(403, body)(w, nil) },
 		"error of the body":    func(w http.ResponseWriter, _, body string) { w.Header().Set("X-Error", body) },
 		"error of a transport": func(w http.ResponseWriter, _, body string) { w.Header().Set("X-Error", body); w.WriteHeader(500) },
 	} {
