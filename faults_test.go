@@ -779,7 +779,7 @@ func outcomeFaults() []outcomeFault {
 	return append(faults,
 		outcomeFault{name: "token request without a response", effect: notProcessed, is: context.DeadlineExceeded, deadline: 7 * time.Second, token: everyTime(hang)},
 		outcomeFault{name: "403 for a new token after 401", effect: notProcessed, respond: everyTime(respondWith(401, "")),
-			token: faultsInTurn(respondWithBody(validToken), respondWith(403, ""))},
+			token: faultsInTurn(respondWith(200, validToken), respondWith(403, ""))},
 	)
 }
 
@@ -814,13 +814,13 @@ func statusFaults() (faults []outcomeFault) {
 func responseFaults() []outcomeFault {
 	const mismatched = `{"check_id":"other","status":"ACCEPTED","phone_number":"447700900001","trace_id":"other","project_id":"other","client_id":"other",
 		"client_secret":"other","workspace_id":"other","member_id":"other","payment_method_id":"other"}`
-	tooManyValues := respondWithBody("[" + strings.Repeat("1,", 1<<16) + "1]")
+	tooManyValues := respondWith(200, "["+strings.Repeat("1,", 1<<16)+"1]")
 	return []outcomeFault{
-		{name: "another resource", effect: maybeProcessed, respond: everyTime(respondWithBody(mismatched)), deletes: true, mismatch: true},
+		{name: "another resource", effect: maybeProcessed, respond: everyTime(respondWith(200, mismatched)), deletes: true, mismatch: true},
 		{name: "empty 200", effect: maybeProcessed, respond: everyTime(respondWith(200, "")), deletes: true},
 		{name: "empty 201", effect: maybeProcessed, respond: everyTime(respondWith(201, "")), deletes: true},
-		{name: "HTML", effect: maybeProcessed, respond: everyTime(respondWithBody("<html>")), deletes: true},
-		{name: "other JSON", effect: maybeProcessed, respond: everyTime(respondWithBody("[1]")), deletes: true},
+		{name: "HTML", effect: maybeProcessed, respond: everyTime(respondWith(200, "<html>")), deletes: true},
+		{name: "other JSON", effect: maybeProcessed, respond: everyTime(respondWith(200, "[1]")), deletes: true},
 		{name: "too many values", effect: maybeProcessed, respond: everyTime(tooManyValues)},
 		{name: "too many values, then canceled", effect: maybeProcessed, is: context.Canceled, respond: everyTime(tooManyValues), transport: (*outcomeTest).cancelAfterBody},
 		{name: "truncated", effect: maybeProcessed, respond: everyTime(respondTruncated(200, "{"))},

@@ -80,26 +80,26 @@ func TestClient_BoundsMemory(t *testing.T) {
 		{"endless headers", attack{respond: rawResponse("HTTP/1.1 200 OK\r\n", strings.Repeat("X-A: a\r\n", 4*kib), 0)}, (*hostileServer).get, 0, forHeaders},
 		{"endless early hints", attack{respond: rawResponse("", "HTTP/1.1 103 Early Hints\r\nLink: a\r\n\r\n", 0)}, (*hostileServer).get, 0, forHeaders},
 
-		{"deep JSON", attack{respond: respondWithBody(strings.Repeat(`{"a":`, mib))}, (*hostileServer).get, maxBody + 1, forBody},
-		{"long number", attack{respond: respondWithBody(`{"check_id":"a","status":"PENDING","ttl":` + strings.Repeat("9", mib) + `}`)}, (*hostileServer).get, maxBody + 1, forBody},
-		{"page of three million items", attack{respond: respondWithBody(pageOf(3*mib, "{}"))}, (*hostileServer).list, maxBody + 1, forBody},
+		{"deep JSON", attack{respond: respondWith(200, strings.Repeat(`{"a":`, mib))}, (*hostileServer).get, maxBody + 1, forBody},
+		{"long number", attack{respond: respondWith(200, `{"check_id":"a","status":"PENDING","ttl":`+strings.Repeat("9", mib)+`}`)}, (*hostileServer).get, maxBody + 1, forBody},
+		{"page of three million items", attack{respond: respondWith(200, pageOf(3*mib, "{}"))}, (*hostileServer).list, maxBody + 1, forBody},
 		{"compressed page of three million items", attack{respond: gzipped(pageOf(3*mib, "{}"))}, (*hostileServer).list, maxBody + 1, forBody},
-		{"three million products", attack{respond: respondWithBody(`{"products":[` + strings.Repeat("{},", 3*mib) + `{}]}`)}, (*hostileServer).reach, maxBody + 1, forBody},
-		{"page of the permitted number of items", attack{respond: respondWithBody(pageOf(maxValues/2-10, "{}"))}, (*hostileServer).list, maxBody + 1, forValues},
-		{"page of the permitted number of numbers", attack{respond: respondWithBody(pageOf(maxValues-10, "0"))}, (*hostileServer).list, maxBody + 1, forValues},
-		{"page with one number too many", attack{respond: respondWithBody(pageOf(maxValues, "0"))}, (*hostileServer).list, maxBody + 1, forRejected},
+		{"three million products", attack{respond: respondWith(200, `{"products":[`+strings.Repeat("{},", 3*mib)+`{}]}`)}, (*hostileServer).reach, maxBody + 1, forBody},
+		{"page of the permitted number of items", attack{respond: respondWith(200, pageOf(maxValues/2-10, "{}"))}, (*hostileServer).list, maxBody + 1, forValues},
+		{"page of the permitted number of numbers", attack{respond: respondWith(200, pageOf(maxValues-10, "0"))}, (*hostileServer).list, maxBody + 1, forValues},
+		{"page with one number too many", attack{respond: respondWith(200, pageOf(maxValues, "0"))}, (*hostileServer).list, maxBody + 1, forRejected},
 
 		{"endless key set", attack{keySet: endless(200)}, (*hostileServer).key, maxKeySet + 1, forKeySet},
 		{"endless key set error", attack{keySet: endless(500)}, (*hostileServer).key, 0, forRejected},
 		{"compression bomb as key set", attack{keySet: bomb(200)}, (*hostileServer).key, maxKeySet + 1, forKeySet},
 		{"endless redirect of the key set", attack{keySet: endless(302)}, (*hostileServer).key, 0, forRejected},
-		{"deep key set", attack{keySet: respondWithBody(`{"keys":` + strings.Repeat("[", mib-10))}, (*hostileServer).key, maxKeySet + 1, forKeySet},
-		{"half a million numbers as keys", attack{keySet: respondWithBody(keysOf(mib/2-kib, "0"))}, (*hostileServer).key, maxKeySet + 1, forKeySet},
-		{"18,000 malformed keys", attack{keySet: respondWithBody(keysOf(18_000, `{"kty":"RSA"}`))}, (*hostileServer).key, maxKeySet + 1, forKeySet},
-		{"permitted number of malformed keys", attack{keySet: respondWithBody(keysOf(maxKeySetValues/2-10, `{"kty":"RSA"}`))}, (*hostileServer).key, maxKeySet + 1, forKeySetValues},
-		{"permitted number of numbers as keys", attack{keySet: respondWithBody(keysOf(maxKeySetValues-10, "0"))}, (*hostileServer).key, maxKeySet + 1, forKeySetValues},
-		{"one number too many as keys", attack{keySet: respondWithBody(keysOf(maxKeySetValues, "0"))}, (*hostileServer).key, maxKeySet + 1, forRejected},
-		{"key of six million bits", attack{keySet: respondWithBody(hugeKey)}, (*hostileServer).key, maxKeySet + 1, forHugeKey},
+		{"deep key set", attack{keySet: respondWith(200, `{"keys":`+strings.Repeat("[", mib-10))}, (*hostileServer).key, maxKeySet + 1, forKeySet},
+		{"half a million numbers as keys", attack{keySet: respondWith(200, keysOf(mib/2-kib, "0"))}, (*hostileServer).key, maxKeySet + 1, forKeySet},
+		{"18,000 malformed keys", attack{keySet: respondWith(200, keysOf(18_000, `{"kty":"RSA"}`))}, (*hostileServer).key, maxKeySet + 1, forKeySet},
+		{"permitted number of malformed keys", attack{keySet: respondWith(200, keysOf(maxKeySetValues/2-10, `{"kty":"RSA"}`))}, (*hostileServer).key, maxKeySet + 1, forKeySetValues},
+		{"permitted number of numbers as keys", attack{keySet: respondWith(200, keysOf(maxKeySetValues-10, "0"))}, (*hostileServer).key, maxKeySet + 1, forKeySetValues},
+		{"one number too many as keys", attack{keySet: respondWith(200, keysOf(maxKeySetValues, "0"))}, (*hostileServer).key, maxKeySet + 1, forRejected},
+		{"key of six million bits", attack{keySet: respondWith(200, hugeKey)}, (*hostileServer).key, maxKeySet + 1, forHugeKey},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			h := newHostileServer(t, tt.attack)
@@ -434,11 +434,6 @@ func rawResponse(text, again string, pause time.Duration) http.HandlerFunc {
 			}
 		}
 	}
-}
-
-// respondWithBody responds with body.
-func respondWithBody(body string) http.HandlerFunc {
-	return func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, body) }
 }
 
 // gzipped responds with the compressed body.
