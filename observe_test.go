@@ -220,9 +220,7 @@ func TestWithObserver_Outcomes(t *testing.T) {
 	}
 }
 
-func issueToken(w http.ResponseWriter, _ *http.Request) {
-	fmt.Fprint(w, `{"access_token":"token-1","token_type":"bearer","expires_in":3600}`)
-}
+var issueToken = respondWith(200, `{"access_token":"token-1","token_type":"bearer","expires_in":3600}`)
 
 func TestWithObserver_NotSent(t *testing.T) {
 	t.Parallel()

@@ -196,9 +196,7 @@ type tokenTransport func(*http.Request) (*http.Response, error)
 
 func (f tokenTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if r.URL.Path == tokenPath {
-		w := httptest.NewRecorder()
-		io.WriteString(w, `{"access_token":"token-1","expires_in":3600}`)
-		return w.Result(), nil
+		return issuedToken(), nil
 	}
 	return f(r)
 }

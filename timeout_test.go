@@ -112,7 +112,7 @@ func TestRetryPolicy_AttemptTimeout(t *testing.T) {
 						<-r.Context().Done()
 						return nil, r.Context().Err()
 					case isToken:
-						return response(200, []byte(`{"access_token":"token-1","expires_in":3600}`)), nil
+						return issuedToken(), nil
 					}
 					resp := response(200, nil)
 					resp.Body = io.NopCloser(readerFunc(func([]byte) (int, error) { <-r.Context().Done(); return 0, r.Context().Err() }))
