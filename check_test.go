@@ -213,16 +213,10 @@ func (row completeRow) test(t *testing.T, product string) {
 func (s *matrixTest) complete(ctx context.Context, product, id, code string) (string, error) {
 	if product == "subscriber_check" {
 		check, err := s.client.SubscriberChecks.Complete(ctx, id, code)
-		if check == nil {
-			return "", err
-		}
-		return check.CheckID + " " + string(check.Status), err
+		return idOf(check, err, func(c *idverify.SubscriberCheck) string { return c.CheckID + " " + string(c.Status) })
 	}
 	check, err := s.client.PhoneChecks.Complete(ctx, id, code)
-	if check == nil {
-		return "", err
-	}
-	return check.CheckID + " " + string(check.Status), err
+	return idOf(check, err, func(c *idverify.PhoneCheck) string { return c.CheckID + " " + string(c.Status) })
 }
 
 func TestPhoneCheckService_WaitCompleted(t *testing.T) {
