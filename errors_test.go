@@ -1,6 +1,7 @@
 package idverify_test
 
 import (
+	"cmp"
 	"context"
 	"crypto/x509"
 	"errors"
@@ -369,10 +370,7 @@ func TestError_Text(t *testing.T) {
 			if want := "idverify: get PhoneCheck: " + tt.want; err == nil || err.Error() != want {
 				t.Errorf("error =\n%v\nwant\n%s", err, want)
 			}
-			title := tt.title
-			if title == "" {
-				title = http.StatusText(tt.status)
-			}
+			title := cmp.Or(tt.title, http.StatusText(tt.status))
 			if e, ok := errors.AsType[*idverify.Error](err); !ok || e.Type != tt.typ || e.Title != title {
 				t.Errorf("Type = %q, Title = %q, want %q and %q", e.Type, e.Title, tt.typ, title)
 			}

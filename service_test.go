@@ -11,6 +11,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -88,16 +89,11 @@ func (s *service) tokens() []recordedRequest {
 	return s.requests(func(r recordedRequest) bool { return r.uri == tokenPath })
 }
 
+// requests returns the recorded requests for which keep reports true.
 func (s *service) requests(keep func(recordedRequest) bool) []recordedRequest {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var kept []recordedRequest
-	for _, r := range s.recorded {
-		if keep(r) {
-			kept = append(kept, r)
-		}
-	}
-	return kept
+	return slices.DeleteFunc(slices.Clone(s.recorded), func(r recordedRequest) bool { return !keep(r) })
 }
 
 var credentials = idverify.Credentials{ClientID: "client-1", ClientSecret: idverify.NewSecret("s3cret-of-client-1")}
