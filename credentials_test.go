@@ -180,19 +180,11 @@ func pair(secret string) idverify.Credentials {
 // sourceOf returns a source whose n-th call returns the n-th secret. Later calls return the last
 // one. The second result returns the number of calls.
 func sourceOf(secrets ...string) (source idverify.CredentialsFunc, calls func() int) {
-	var mu sync.Mutex
-	n := 0
+	var n atomic.Int64
 	source = func(context.Context) (idverify.Credentials, error) {
-		mu.Lock()
-		defer mu.Unlock()
-		n++
-		return pair(secrets[min(n, len(secrets))-1]), nil
+		return pair(secrets[min(int(n.Add(1)), len(secrets))-1]), nil
 	}
-	return source, func() int {
-		mu.Lock()
-		defer mu.Unlock()
-		return n
-	}
+	return source, func() int { return int(n.Load()) }
 }
 
 func TestCredentialsSource_CalledPerTokenRequest(t *testing.T) {
@@ -641,13 +633,9 @@ func TestCredentialsSource_RedactsSent(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
-		var mu sync.Mutex // guards calls, of the source
-		calls := 0
+		var calls atomic.Int64 // of the source
 		source := func(context.Context) (idverify.Credentials, error) {
-			mu.Lock()
-			defer mu.Unlock()
-			calls++
-			return pair(fmt.Sprintf("dynamic-secret-%d", calls)), nil
+			return pair(fmt.Sprintf("dynamic-secret-%d", calls.Add(1))), nil
 		}
 		var attempts attemptLog
 		c := new(secretService).client(t, source, withoutRetries, attempts.option(),
@@ -684,30 +672,17 @@ func TestCredentialsSource_RedactsSent(t *testing.T) {
 
 // hangingSource is a source whose first calls ignore their contexts until release is closed.
 type hangingSource struct {
-	hanging int
+	hanging int64
 	release chan struct{}
-
-	mu    sync.Mutex // guards calls
-	calls int
+	calls   atomic.Int64
 }
 
 func (s *hangingSource) get(context.Context) (idverify.Credentials, error) {
-	s.mu.Lock()
-	s.calls++
-	n := s.calls
-	s.mu.Unlock()
-	if n <= s.hanging {
+	if s.calls.Add(1) <= s.hanging {
 		<-s.release
 		return pair("late-secret"), nil
 	}
 	return pair("valid-secret"), nil
-}
-
-// count returns the number of calls.
-func (s *hangingSource) count() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.calls
 }
 
 // A call that never returns must not stop the client: another one replaces it.
@@ -726,7 +701,7 @@ func TestCredentialsSource_Hangs(t *testing.T) {
 				t.Errorf("error = %v, want a timeout of the source", err)
 			}
 		}
-		took, calls := time.Since(start), source.count()
+		took, calls := time.Since(start), source.calls.Load()
 		time.Sleep(time.Second) // the pause
 		err := errorOf(c.Token(t.Context(), idverify.ScopeReachability))
 		close(source.release)
@@ -736,8 +711,8 @@ func TestCredentialsSource_Hangs(t *testing.T) {
 		if took != 30*time.Second || calls != 1 {
 			t.Errorf("requests failed after %v with %d calls of the source, want 30s and 1", took, calls)
 		}
-		if err != nil || late != nil || source.count() != 3 {
-			t.Errorf("errors = %v and %v after %d calls, want nil: the second and third call return credentials", err, late, source.count())
+		if err != nil || late != nil || source.calls.Load() != 3 {
+			t.Errorf("errors = %v and %v after %d calls, want nil: the second and third call return credentials", err, late, source.calls.Load())
 		}
 		if strings.Contains(log.String(), "credentials changed") {
 			t.Errorf("log =\n%swant the late result of the first call to be ignored", log.String())
@@ -759,8 +734,8 @@ func TestCredentialsSource_ReplacesCall(t *testing.T) {
 
 		err := errorOf(c.Token(t.Context(), idverify.ScopePhoneCheck))
 
-		if firstErr := <-first; err != nil || firstErr == nil || source.count() != 2 || time.Since(bubbleStart) != 30*time.Second {
-			t.Errorf("errors = %v and %v after %d calls and %v, want only the first, 2 calls and 30s", firstErr, err, source.count(), time.Since(bubbleStart))
+		if firstErr := <-first; err != nil || firstErr == nil || source.calls.Load() != 2 || time.Since(bubbleStart) != 30*time.Second {
+			t.Errorf("errors = %v and %v after %d calls and %v, want only the first, 2 calls and 30s", firstErr, err, source.calls.Load(), time.Since(bubbleStart))
 		}
 	})
 }
@@ -778,7 +753,7 @@ func TestCredentialsSource_LimitsCalls(t *testing.T) {
 			}
 			time.Sleep(time.Minute) // longer than the pause
 		}
-		calls := source.count()
+		calls := source.calls.Load()
 		close(source.release)
 		synctest.Wait()
 		err := errorOf(c.Token(t.Context(), idverify.ScopeReachability))
