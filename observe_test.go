@@ -97,14 +97,17 @@ func TestWithObserver_Retries(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		log := new(attemptLog)
-		respond := inTurn(
+		responses := []*http.Response{
 			withHeader(response(503, nil), "X-Request-Id", "request-1", "Retry-After", "3"),
 			withHeader(response(503, nil), "X-Request-Id", "request-2", "Retry-After", "4"),
 			withHeader(response(200, fixture(t, "phone_check.json")), "X-Request-Id", "request-3",
-				"X-RateLimit-Limit", "20", "X-RateLimit-Remaining", "19", "X-RateLimit-Reset", "7"))
-		c := newTransportClient(t, func(r *http.Request) (*http.Response, error) {
+				"X-RateLimit-Limit", "20", "X-RateLimit-Remaining", "19", "X-RateLimit-Reset", "7"),
+		}
+		c := newTransportClient(t, func(*http.Request) (*http.Response, error) {
 			time.Sleep(time.Second) // the bubble's clock
-			return respond(r)
+			resp := responses[0]
+			responses = responses[1:]
+			return resp, nil
 		}, log.option(), idverify.WithRetry(idverify.RetryPolicy{MinWait: 1, MaxWait: time.Minute}))
 
 		must(c.PhoneChecks.Get(t.Context(), phoneCheckID))(t)
@@ -129,18 +132,6 @@ func TestWithObserver_Retries(t *testing.T) {
 		}
 		wantEqual(t, want, attempts, "attempts")
 	})
-}
-
-// inTurn returns a transport that returns the nth response for the nth request.
-func inTurn(responses ...*http.Response) roundTripperFunc {
-	var mu sync.Mutex
-	return func(*http.Request) (*http.Response, error) {
-		mu.Lock()
-		defer mu.Unlock()
-		resp := responses[0]
-		responses = responses[1:]
-		return resp, nil
-	}
 }
 
 // withHeader adds pairs of names and values to the header of resp.
