@@ -724,7 +724,6 @@ func TestClient_NoTokenPauseAfterRenewal(t *testing.T) {
 	})
 }
 
-// Calls that fail because of a pause are reported although they send nothing.
 func TestClient_RenewalHonorsRetryAfter(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -748,6 +747,7 @@ func TestClient_RenewalHonorsRetryAfter(t *testing.T) {
 	})
 }
 
+// Calls that fail because of a pause are reported although they send nothing.
 func TestWithObserver_FailsInTokenPause(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
