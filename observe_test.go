@@ -547,10 +547,7 @@ func TestWithObserver_KeepsCancellation(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var spans []string
 				client := func(timeout time.Duration) *idverify.Client {
-					transport := roundTripperFunc(func(r *http.Request) (*http.Response, error) {
-						if r.URL.Path == tokenPath {
-							return issuedToken(), nil
-						}
+					transport := tokenTransport(func(r *http.Request) (*http.Response, error) {
 						spans = append(spans, span(r.Context()))
 						// A context that is derived from that of the request is canceled with it.
 						ctx, cancel := context.WithCancel(r.Context())
