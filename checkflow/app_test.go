@@ -206,7 +206,7 @@ func TestApp_GuessedCode(t *testing.T) {
 			t.Errorf("result = %+v, want no verdict", got)
 		}
 	}
-	store.setHook(nil)
+	store.reset()
 	valid := []string{"unknown", "!~", strings.Repeat("c", 256)}
 	for _, id := range append(valid, "", "%00", "%0a", "%20", "%7f", "%ff", strings.Repeat("c", 257)) {
 		if got := b.exchange(check.Token, id, "guess"); got.Reason != checkflow.ReasonNotFound {

@@ -80,10 +80,8 @@ func TestWeb_RedirectOpenedDuring(t *testing.T) {
 		victim, attacker := s.browser(), s.browser()
 		redirect := victim.redirectOf(attacker.start(victims))
 		var once sync.Once
-		s.store.setHook(func(step string) error {
-			if step == "finish" {
-				once.Do(func() { victim.open(redirect).wantReason(t, checkflow.ReasonOtherSession) })
-			}
+		s.store.setHook("finish", func() error {
+			once.Do(func() { victim.open(redirect).wantReason(t, checkflow.ReasonOtherSession) })
 			return nil
 		})
 
@@ -266,7 +264,6 @@ func TestWeb_InvalidRedirects(t *testing.T) {
 			s := newSite(t)
 			owner, other := s.browser(), s.browser()
 			redirect := owner.redirectOf(owner.start(victims))
-			s.store.setHook(nil)
 
 			for _, b := range []*browser{other, owner} {
 				p := b.open(change(s, redirect))
@@ -295,7 +292,6 @@ func TestWeb_InvalidCode(t *testing.T) {
 	s := newSite(t, func(c *checkflow.Config) { c.Verifier = verifier })
 	b := s.browser()
 	segments := strings.Split(b.start(victims), "/")
-	s.store.setHook(nil)
 
 	for _, code := range []string{strings.Repeat("c", 1025), "c d", "\u00e9"} {
 		u := s.base()

@@ -40,8 +40,8 @@ func TestWeb_Killed(t *testing.T) {
 			s.restart()
 			b := s.browser()
 			var killed atomic.Bool
-			s.store.setHook(func(reached string) error {
-				if reached == step && killed.CompareAndSwap(false, true) {
+			s.store.setHook(step, func() error {
+				if killed.CompareAndSwap(false, true) {
 					panic(http.ErrAbortHandler)
 				}
 				return nil
@@ -206,11 +206,8 @@ func TestWeb_StoreFails(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					s := newSiteOf(t, sandboxfake.New(t, sandboxfake.WithInMemory()))
 					b := s.browser()
-					s.store.setHook(func(reached string) error {
-						switch {
-						case reached != step:
-							return nil
-						case late > 0:
+					s.store.setHook(step, func() error {
+						if late > 0 {
 							time.Sleep(late) // the bubble's clock; the store ignores its context
 							return nil
 						}
@@ -233,7 +230,7 @@ func TestWeb_StoreFails(t *testing.T) {
 					if log := s.log.String(); !strings.Contains(log, "level=ERROR ") {
 						t.Errorf("log = %q, want a record at level error", log)
 					}
-					s.store.setHook(nil)
+					s.store.reset()
 					b.open(b.start(victims))
 					b.wantUser(t, "the person after a new start", victims)
 				})
@@ -277,7 +274,6 @@ func TestWeb_CreateFails(t *testing.T) {
 		s := newSite(t)
 		s.service.Inject(sandboxfake.Match{Operation: "phone_check.create"}, row.fault)
 		b := s.browser()
-		s.store.setHook(nil)
 
 		p := b.post(victims, nil)
 
@@ -401,11 +397,9 @@ func TestWeb_Disconnects(t *testing.T) {
 	done := make(chan struct{})
 	s.service.Handle(host, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		defer close(done)
-		s.store.setHook(func(step string) error {
-			if step == "claimed" {
-				disconnect()
-				<-r.Context().Done()
-			}
+		s.store.setHook("claimed", func() error {
+			disconnect()
+			<-r.Context().Done()
 			return nil
 		})
 		s.handler().ServeHTTP(w, r)

@@ -313,30 +313,36 @@ func (b *browser) wantUser(t *testing.T, who, want string) {
 type hookedStore struct {
 	checkflow.Store
 
-	mu   sync.Mutex              // guards the fields below
-	hook func(step string) error // called before and after each operation
-	seen []string                // the steps that were reached
+	mu   sync.Mutex   // guards the fields below
+	step string       // the step of hook
+	hook func() error // called at that step, if not nil
+	seen []string     // the steps that were reached
 }
 
-// reach calls the hook. A step is the name of an operation, or its past tense after the operation.
+// reach calls the hook of a step, which is the name of an operation, or its past tense after the
+// operation.
 func (s *hookedStore) reach(step string) error {
 	s.mu.Lock()
 	s.seen = append(s.seen, step)
-	hook := s.hook
+	hook, reached := s.hook, step == s.step
 	s.mu.Unlock()
-	if hook != nil {
-		return hook(step)
+	if hook != nil && reached {
+		return hook()
 	}
 	return nil
 }
 
-func (s *hookedStore) setHook(hook func(step string) error) {
+// setHook replaces the hook by one of the given step, and resets the counts.
+func (s *hookedStore) setHook(step string, hook func() error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.hook, s.seen = hook, nil
+	s.step, s.hook, s.seen = step, hook, nil
 }
 
-// count returns how often a step was reached since setHook.
+// reset removes the hook and resets the counts.
+func (s *hookedStore) reset() { s.setHook("", nil) }
+
+// count returns how often a step was reached since setHook or reset.
 func (s *hookedStore) count(step string) (n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -318,15 +318,10 @@ func TestWeb_Log(t *testing.T) {
 	victim.open(victim.start(victims))
 	for _, failing := range []string{"available", "claim", "finish"} {
 		redirect := victim.redirectOf(victim.start(victims))
-		s.store.setHook(func(step string) error {
-			if step == failing {
-				return down
-			}
-			return nil
-		})
+		s.store.setHook(failing, func() error { return down })
 		victim.post(victims, nil)
 		victim.open(redirect)
-		s.store.setHook(nil)
+		s.store.reset()
 	}
 
 	log := s.log.String()
@@ -353,12 +348,7 @@ func TestWeb_LogsUnusedCheck(t *testing.T) {
 				return &idverify.PhoneCheck{CheckID: "c-447700900016", CheckURL: "https://service.sandbox.test/", PhoneNumber: created}, nil
 			}
 		})
-		s.store.setHook(func(step string) error {
-			if step == "add" {
-				return errors.New("connection refused")
-			}
-			return nil
-		})
+		s.store.setHook("add", func() error { return errors.New("connection refused") })
 
 		s.browser().post(victims, nil)
 
