@@ -31,12 +31,11 @@ func TestWeb_Killed(t *testing.T) {
 		t.Run(step, func(t *testing.T) {
 			t.Parallel()
 			s := newSite(t)
-			create := func(ctx context.Context, client *idverify.Client, p idverify.PhoneCheckParams) (*idverify.PhoneCheck, error) {
+			s.config.Create = func(ctx context.Context, client *idverify.Client, p idverify.PhoneCheckParams) (*idverify.PhoneCheck, error) {
 				s.store.reach("create")
 				defer s.store.reach("created")
 				return client.PhoneChecks.Create(ctx, p)
 			}
-			s.config.Create = create
 			s.restart()
 			b := s.browser()
 			var killed atomic.Bool

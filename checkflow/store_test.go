@@ -29,14 +29,8 @@ func TestMemoryStore_Full(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := checkflow.NewMemoryStore(2)
-		for _, f := range []checkflow.Flow{{CheckID: "a"}, {CheckID: "b"}} {
-			f.State = checkflow.StateStarted
-			ttl := time.Minute
-			if f.CheckID == "a" {
-				ttl = time.Hour
-			}
-			noError(t, s.Add(t.Context(), f, ttl))
-		}
+		noError(t, s.Add(t.Context(), checkflow.Flow{CheckID: "a", State: checkflow.StateStarted}, time.Hour))
+		noError(t, s.Add(t.Context(), checkflow.Flow{CheckID: "b", State: checkflow.StateStarted}, time.Minute))
 		time.Sleep(time.Minute) // the bubble's clock
 		early := s.Add(t.Context(), checkflow.Flow{CheckID: "c"}, time.Minute)
 		time.Sleep(time.Nanosecond)

@@ -37,9 +37,7 @@ func TestConfig_CallbackURL(t *testing.T) {
 			return client.PhoneChecks.Create(ctx, p)
 		}
 	})
-	appConfig := s.config
-	appConfig.Verifier, appConfig.RedirectURL, appConfig.StartPage = nil, "", ""
-	app := must(checkflow.NewApp(appConfig))(t)
+	app := s.app(t)
 
 	for _, own := range []string{"", "https://shop.sandbox.test/other"} {
 		p := checkflow.StartParams{Check: idverify.PhoneCheckParams{PhoneNumber: victims, CallbackURL: own}}
