@@ -3,6 +3,7 @@ package checkflow_test
 import (
 	"encoding/json"
 	"log/slog"
+	"maps"
 	"net/http"
 	"net/netip"
 	"strings"
@@ -68,9 +69,7 @@ func (b *backend) post(path, token string, result any) int {
 func (b *backend) send(method, path, token string, header http.Header, result any) int {
 	b.t.Helper()
 	r := must(http.NewRequestWithContext(b.t.Context(), method, b.url+path, nil))(b.t)
-	for name := range header {
-		r.Header.Set(name, header.Get(name))
-	}
+	maps.Copy(r.Header, header)
 	if token != "" {
 		r.Header.Set("Authorization", "Bearer "+token)
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -212,9 +213,7 @@ type page struct {
 func (b *browser) send(ctx context.Context, follow bool, method, target, body string, header http.Header) page {
 	b.site.t.Helper()
 	r := must(http.NewRequestWithContext(ctx, method, target, strings.NewReader(body)))(b.site.t)
-	for name := range header {
-		r.Header.Set(name, header.Get(name))
-	}
+	maps.Copy(r.Header, header)
 	client := *b.Client
 	if !follow {
 		client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
@@ -241,9 +240,7 @@ func (b *browser) open(target string) page {
 func (b *browser) post(number string, header http.Header) page {
 	b.site.t.Helper()
 	all := http.Header{"Content-Type": {"application/x-www-form-urlencoded"}, "Sec-Fetch-Site": {"same-origin"}}
-	for name := range header {
-		all.Set(name, header.Get(name))
-	}
+	maps.Copy(all, header)
 	return b.send(b.site.t.Context(), false, http.MethodPost, b.site.url+"/start", url.Values{"number": {number}, "order": {"order 17"}}.Encode(), all)
 }
 
