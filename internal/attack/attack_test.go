@@ -130,24 +130,19 @@ func TestAttack_Text(t *testing.T) {
 	t.Parallel()
 	sentence := regexp.MustCompile(`^[A-Z][^.!?"]*\.$`)
 	jargon := regexp.MustCompile(`(?i)\b(err[a-z]+|rfc|der|pem|hmac|sha|md5|coverage|canonical\w*|struct|nil)\b`)
-	kinds := map[string][]struct {
+	type row struct {
 		name, reason string
 		severity     attack.Severity
-	}{}
+	}
+	kinds := make(map[string][]row)
 	for kind, attacks := range map[string][]attack.Attack{"callback": attack.Callbacks(), "redirect": attack.Redirects()} {
 		for _, a := range attacks {
-			kinds[kind] = append(kinds[kind], struct {
-				name, reason string
-				severity     attack.Severity
-			}{a.Name, a.Reason, a.Severity})
+			kinds[kind] = append(kinds[kind], row{a.Name, a.Reason, a.Severity})
 		}
 	}
 	for kind, variants := range map[string][]attack.Variant{"accepted callback": attack.AcceptedCallbacks(), "accepted redirect": attack.AcceptedRedirects()} {
 		for _, v := range variants {
-			kinds[kind] = append(kinds[kind], struct {
-				name, reason string
-				severity     attack.Severity
-			}{v.Name, v.Reason, v.Severity})
+			kinds[kind] = append(kinds[kind], row{v.Name, v.Reason, v.Severity})
 		}
 	}
 	for kind, rows := range kinds {
