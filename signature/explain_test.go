@@ -773,10 +773,8 @@ func TestVerifier_ExplainAttacks(t *testing.T) {
 	t.Parallel()
 	explained := make(map[string][]string)
 	for kind, attacks := range map[string][]attack.Attack{"callback": attack.Callbacks(), "redirect": attack.Redirects()} {
-		setup := setupFor("/callbacks/phone", "tenant=7")
 		for _, a := range attacks {
-			m := a.Message(setup)
-			r := request(t, m)
+			r := request(t, a.Message(callbackSetup))
 			v := newVerifier(t, signature.VerifierOptions{})
 
 			got, keys, forms, _, _ := signature.ExplainCost(v, r, &signature.ExplainOptions{Paths: []string{"/callbacks/phone"}})
@@ -850,7 +848,7 @@ func TestVerifier_ExplainAccepted(t *testing.T) {
 	t.Parallel()
 	v := newVerifier(t, signature.VerifierOptions{})
 	for _, variant := range slices.Concat(attack.AcceptedCallbacks(), attack.AcceptedRedirects()) {
-		got := v.Explain(t.Context(), request(t, variant.Message(setupFor("/callbacks/phone", "tenant=7"))), nil)
+		got := v.Explain(t.Context(), request(t, variant.Message(callbackSetup)), nil)
 
 		if !got.Verified || !got.Explained {
 			t.Errorf("%s: got %+v, want verified", variant.Name, got)

@@ -24,7 +24,7 @@ import (
 func authorizationSeeds() []string {
 	seeds := []string{signedCallback().Get("Authorization")}
 	for _, a := range attack.Callbacks() {
-		w := a.Message(setupFor("/callbacks/phone", "tenant=7"))
+		w := a.Message(callbackSetup)
 		if s := w.Get("Authorization"); len(s) < 1000 {
 			seeds = append(seeds, s)
 		}

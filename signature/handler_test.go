@@ -11,7 +11,6 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/idverify/idverify-go/internal/attack"
 	"github.com/idverify/idverify-go/signature"
 )
 
@@ -124,17 +123,13 @@ func TestVerifier_RejectionHidesReason(t *testing.T) {
 	v := newVerifier(t, signature.VerifierOptions{})
 	never := http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("handler called with a rejected message") })
 	responses := make(map[string]string)
-	run := func(h http.Handler, name string, m *attack.Message) {
-		recorder := httptest.NewRecorder()
-		h.ServeHTTP(recorder, request(t, m))
-		responses[fmt.Sprint(recorder.Code, recorder.Header(), recorder.Body)] = name
-	}
 
-	for _, a := range attack.Callbacks() {
-		run(v.RequireCallback(never), a.Name, a.Message(setupFor("/callbacks/phone", "tenant=7")))
-	}
-	for _, a := range attack.Redirects() {
-		run(v.RequireRedirect(never), a.Name, a.Message(setupFor("/back", "")))
+	for _, kind := range messageKinds {
+		for _, a := range kind.attacks() {
+			recorder := httptest.NewRecorder()
+			kind.require(v, never).ServeHTTP(recorder, request(t, a.Message(kind.setup)))
+			responses[fmt.Sprint(recorder.Code, recorder.Header(), recorder.Body)] = a.Name
+		}
 	}
 
 	if len(responses) != 1 {

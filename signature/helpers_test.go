@@ -107,12 +107,15 @@ func sign(tb testing.TB, r *http.Request, content string) *http.Request {
 	return r
 }
 
+// callbackSetup and redirectSetup contain the values of newCallback and newRedirect.
+var callbackSetup, redirectSetup = setupFor("/callbacks/phone", "tenant=7"), setupFor("/back", "")
+
 // newCallback returns a valid callback that is not signed yet.
-func newCallback() *attack.Message { return setupFor("/callbacks/phone", "tenant=7").Callback() }
+func newCallback() *attack.Message { return callbackSetup.Callback() }
 
 // newRedirect returns a valid redirect that is not signed yet. Until then, its date is a header
 // field.
-func newRedirect() *attack.Message { return setupFor("/back", "").Redirect() }
+func newRedirect() *attack.Message { return redirectSetup.Redirect() }
 
 func signedCallback() *attack.Message { m := newCallback(); m.Sign(); return m }
 
@@ -125,6 +128,36 @@ func setupFor(path, query string) attack.Setup {
 		KeyID: keyID, Key: signers()["service-1"], Unpublished: signers()["unpublished"],
 		Now: now, CheckID: "c1",
 	}
+}
+
+// messageKind contains the functions for messages of one kind, callbacks or redirects.
+type messageKind struct {
+	name     string
+	setup    attack.Setup
+	make     func() *attack.Message
+	attacks  func() []attack.Attack
+	accepted func() []attack.Variant
+	verify   func(*signature.Verifier, *http.Request) (*signature.Message, error)
+	require  func(*signature.Verifier, http.Handler) http.Handler
+}
+
+var messageKinds = []messageKind{
+	{
+		"callback", callbackSetup, newCallback, attack.Callbacks, attack.AcceptedCallbacks,
+		(*signature.Verifier).VerifyCallback, (*signature.Verifier).RequireCallback,
+	},
+	{
+		"redirect", redirectSetup, newRedirect, attack.Redirects, attack.AcceptedRedirects,
+		(*signature.Verifier).VerifyRedirect, (*signature.Verifier).RequireRedirect,
+	},
+}
+
+// signedAt returns a signed message with the given date.
+func (k messageKind) signedAt(date time.Time) *attack.Message {
+	w := k.make()
+	w.Set("Date", date.Format(http.TimeFormat))
+	w.Sign()
+	return w
 }
 
 // request returns the message as net/http's server parses it.

@@ -109,7 +109,7 @@ func TestVerifier_ForgedMessagesLogWarnings(t *testing.T) {
 						keyNamed(fmt.Sprint("invented-", i), "unpublished")(w)
 						w.Sign()
 						response := httptest.NewRecorder()
-						handlerOf(v, kind, http.NotFoundHandler()).ServeHTTP(response, request(t, w))
+						kind.require(v, http.NotFoundHandler()).ServeHTTP(response, request(t, w))
 						responses[response.Code]++
 					}
 					synctest.Wait() // until the fetches are logged
@@ -128,14 +128,6 @@ func TestVerifier_ForgedMessagesLogWarnings(t *testing.T) {
 			})
 		}
 	}
-}
-
-// handlerOf returns the handler of v for messages of the given kind.
-func handlerOf(v *signature.Verifier, kind messageKind, next http.Handler) http.Handler {
-	if kind.name == "redirect" {
-		return v.RequireRedirect(next)
-	}
-	return v.RequireCallback(next)
 }
 
 // logCase is a message that is not verified, with the expected record.
@@ -271,7 +263,7 @@ func TestVerifier_LogsReason(t *testing.T) {
 			w := kind.make()
 			w.Sign()
 
-			handlerOf(v, kind, http.NotFoundHandler()).ServeHTTP(httptest.NewRecorder(), request(t, w))
+			kind.require(v, http.NotFoundHandler()).ServeHTTP(httptest.NewRecorder(), request(t, w))
 
 			if len(log.records) != 1 {
 				t.Fatalf("records = %v, want one", log.records)

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
 	"slices"
 	"strings"
 	"sync"
@@ -245,26 +244,6 @@ func TestVerifier_WithoutReplayStore(t *testing.T) {
 
 // bubbleStart is the initial time of every synctest bubble.
 var bubbleStart = time.Date(2000, time.January, 1, 0, 0, 0, 0, time.UTC)
-
-// messageKind signs and verifies messages of one kind, callbacks or redirects.
-type messageKind struct {
-	name   string
-	make   func() *attack.Message
-	verify func(*signature.Verifier, *http.Request) (*signature.Message, error)
-}
-
-var messageKinds = []messageKind{
-	{"callback", newCallback, (*signature.Verifier).VerifyCallback},
-	{"redirect", newRedirect, (*signature.Verifier).VerifyRedirect},
-}
-
-// signedAt returns a signed message with the given date.
-func (k messageKind) signedAt(date time.Time) *attack.Message {
-	w := k.make()
-	w.Set("Date", date.Format(http.TimeFormat))
-	w.Sign()
-	return w
-}
 
 // TestVerifier_ClaimOutlivesDate sends a copy of a message while its date is valid by the clock of
 // the verifier. That clock differs from the one at the time of the original: it belongs to another
