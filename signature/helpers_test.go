@@ -212,17 +212,6 @@ func allCovered(names string) string {
 // restored returns a request body with the given content.
 func restored(content []byte) io.ReadCloser { return io.NopCloser(bytes.NewReader(content)) }
 
-// slowKeys is a key source that calls wait before each lookup.
-type slowKeys struct {
-	signature.StaticKeys
-	wait func()
-}
-
-func (k slowKeys) PublicKey(ctx context.Context, id string) (*rsa.PublicKey, error) {
-	k.wait()
-	return k.StaticKeys.PublicKey(ctx, id)
-}
-
 // keyFunc implements KeySource.
 type keyFunc func(ctx context.Context, id string) (*rsa.PublicKey, error)
 

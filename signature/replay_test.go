@@ -2,6 +2,7 @@ package signature_test
 
 import (
 	"context"
+	"crypto/rsa"
 	"errors"
 	"fmt"
 	"io"
@@ -362,7 +363,10 @@ func TestVerifier_ChecksDateAfterKeyLookup(t *testing.T) {
 			t.Parallel()
 			clock := now
 			store := signature.NewMemoryReplayStore(0)
-			slow := slowKeys{serviceKeys(), func() { clock = now.Add(6 * time.Second) }}
+			slow := keyFunc(func(ctx context.Context, id string) (*rsa.PublicKey, error) {
+				clock = now.Add(6 * time.Second)
+				return serviceKeys().PublicKey(ctx, id)
+			})
 			v := verifierFor(t, slow, signature.VerifierOptions{Replay: store, Now: func() time.Time { return clock }}, host)
 
 			_, err := kind.verify(v, request(t, kind.signedAt(now)))
