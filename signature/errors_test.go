@@ -66,45 +66,34 @@ func wantChainWithoutLeaks(t *testing.T, err error) {
 // TestJWKS_RedactsCauses fetches key sets with causes that net/http does not redact.
 func TestJWKS_RedactsCauses(t *testing.T) {
 	t.Parallel()
-	status := func(line string) func(*testing.T) http.RoundTripper {
-		return func(t *testing.T) http.RoundTripper {
-			t.Helper()
-			return &http.Transport{DialTLSContext: func(context.Context, string, string) (net.Conn, error) {
-				client, server := net.Pipe()
-				go func() {
-					defer server.Close()
-					_, _ = server.Read(make([]byte, 64<<10))
-					_, _ = io.WriteString(server, line+"\r\n\r\n")
-				}()
-				return client, nil
-			}}
-		}
+	status := func(line string) http.RoundTripper {
+		return &http.Transport{DialTLSContext: func(context.Context, string, string) (net.Conn, error) {
+			client, server := net.Pipe()
+			go func() {
+				defer server.Close()
+				_, _ = server.Read(make([]byte, 64<<10))
+				_, _ = io.WriteString(server, line+"\r\n\r\n")
+			}()
+			return client, nil
+		}}
 	}
-	fails := func(err error) func(*testing.T) http.RoundTripper {
-		return func(*testing.T) http.RoundTripper {
-			return roundTrip(func(*http.Request) (*http.Response, error) { return nil, err })
-		}
+	fails := func(err error) http.RoundTripper {
+		return roundTrip(func(*http.Request) (*http.Response, error) { return nil, err })
 	}
-	location := func(value string) func(*testing.T) http.RoundTripper {
-		return func(*testing.T) http.RoundTripper {
-			return roundTrip(func(*http.Request) (*http.Response, error) {
-				return &http.Response{StatusCode: http.StatusFound, Header: http.Header{"Location": {value}}, Body: http.NoBody}, nil
-			})
-		}
+	location := func(value string) http.RoundTripper {
+		return inMemory(respondWith(http.StatusFound, value, ""))
 	}
 	for _, tt := range []struct {
 		name      string
-		transport func(*testing.T) http.RoundTripper
+		transport http.RoundTripper
 		want      string
 	}{
 		{"malformed Location", location("https://keys.internal/%zz?token=s3cret"), "redirect has an invalid Location"},
 		{"malformed relative Location", location("/%zz?token=s3cret"), "redirect has an invalid Location"},
 		{"DNS server down", fails(&net.DNSError{Err: "read udp 127.0.0.1:4711->127.0.0.1:53: read: connection refused", Name: "keys.internal", Server: "127.0.0.1:53"}), "host lookup failed: read udp [REDACTED]->[REDACTED]: read: connection refused"},
 		{"DNS server down, IPv6", fails(&net.DNSError{Err: "read udp [2001:db8::1]:4711->[2001:db8::2]:53: i/o timeout"}), "i/o timeout"},
-		{"proxy down", func(*testing.T) http.RoundTripper {
-			proxy := &url.URL{Scheme: "http", Host: "127.0.0.1:9"} // nothing listens on port 9
-			return &http.Transport{Proxy: http.ProxyURL(proxy)}
-		}, "get key set: proxyconnect: dial: connect"},
+		// Nothing listens on port 9.
+		{"proxy down", &http.Transport{Proxy: http.ProxyURL(&url.URL{Scheme: "http", Host: "127.0.0.1:9"})}, "get key set: proxyconnect: dial: connect"},
 		{"malformed status line", status("https://keys.internal/?token=s3cret"), "malformed HTTP response"},
 		{"malformed status code", status("HTTP/1.1 447700900000 OK"), "malformed HTTP status code"},
 		{"connection closed", fails(io.EOF), "connection closed before the response"},
@@ -115,7 +104,7 @@ func TestJWKS_RedactsCauses(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			log, logger := io.Pipe()
-			j := jwksOver(t, tt.transport(t), signature.JWKSOptions{Logger: slog.New(slog.NewTextHandler(logger, nil))})
+			j := jwksOver(t, tt.transport, signature.JWKSOptions{Logger: slog.New(slog.NewTextHandler(logger, nil))})
 
 			_, err := j.PublicKey(t.Context(), "a")
 

@@ -286,14 +286,8 @@ func (s *keyServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprint(w, keySet(keys...))
 }
 
-// inMemory returns a client whose requests need no sockets, which synctest bubbles require.
-func (s *keyServer) inMemory() *http.Client {
-	return &http.Client{Transport: roundTrip(func(r *http.Request) (*http.Response, error) {
-		w := httptest.NewRecorder()
-		s.ServeHTTP(w, r)
-		return w.Result(), nil
-	})}
-}
+// inMemory returns a client whose requests need no sockets.
+func (s *keyServer) inMemory() *http.Client { return &http.Client{Transport: inMemory(s.ServeHTTP)} }
 
 func (s *keyServer) publish(keys ...string) { s.mu.Lock(); defer s.mu.Unlock(); s.keys = keys }
 
@@ -367,6 +361,18 @@ func jwksOver(tb testing.TB, transport http.RoundTripper, opts signature.JWKSOpt
 type roundTrip func(*http.Request) (*http.Response, error)
 
 func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// inMemory returns a transport that passes all requests to h.
+func inMemory(h http.HandlerFunc) roundTrip {
+	return func(r *http.Request) (*http.Response, error) {
+		w := httptest.NewRecorder()
+		h(w, r)
+		return w.Result(), nil
+	}
+}
+
+// oneKey is a transport whose responses contain the set with key "a".
+var oneKey = inMemory(respondWith(200, "", keySet(jwk("a", "service-1"))))
 
 // noError fails the test if err is not nil.
 func noError(t testing.TB, err error) {

@@ -87,13 +87,11 @@ func TestJWKS_SlowLogger(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		down, blocked := true, make(chan struct{})
-		transport := roundTrip(func(*http.Request) (*http.Response, error) {
+		transport := roundTrip(func(r *http.Request) (*http.Response, error) {
 			if down {
 				return nil, errors.New("connection refused")
 			}
-			w := httptest.NewRecorder()
-			fmt.Fprint(w, keySet(jwk("a", "service-1")))
-			return w.Result(), nil
+			return oneKey(r)
 		})
 		records := 0
 		j := jwksOver(t, transport, signature.JWKSOptions{Now: time.Now, Logger: slog.New(faultyHandler{slog.DiscardHandler, func() {
@@ -246,9 +244,7 @@ func TestJWKS_DoesNotWaitInOutage(t *testing.T) {
 		var fetches int
 		transport := roundTrip(func(r *http.Request) (*http.Response, error) {
 			if fetches++; fetches == 1 {
-				w := httptest.NewRecorder()
-				fmt.Fprint(w, keySet(jwk("a", "service-1")))
-				return w.Result(), nil
+				return oneKey(r)
 			}
 			<-r.Context().Done()
 			return nil, r.Context().Err()
@@ -346,9 +342,7 @@ func TestJWKS_RecoversFromPanics(t *testing.T) {
 							return nil, errors.New("connection refused")
 						}
 						fetching = true
-						w := httptest.NewRecorder()
-						fmt.Fprint(w, keySet(jwk("a", "service-1")))
-						return w.Result(), nil
+						return oneKey(r)
 					})
 					reads := 0
 					clock := func() time.Time {

@@ -412,14 +412,10 @@ func TestJWKS_Redirects(t *testing.T) {
 			var requests int
 			transport := roundTrip(func(r *http.Request) (*http.Response, error) {
 				requests++
-				w := httptest.NewRecorder()
 				if r.URL.Path == "/moved" {
-					fmt.Fprint(w, keySet(jwk("a", "service-1")))
-				} else {
-					w.Header().Set("Location", tt.to(r.URL.Path))
-					w.WriteHeader(http.StatusFound)
+					return oneKey(r)
 				}
-				return w.Result(), nil
+				return inMemory(respondWith(http.StatusFound, tt.to(r.URL.Path), ""))(r)
 			})
 			j := jwksOver(t, transport, signature.JWKSOptions{})
 
@@ -436,9 +432,7 @@ func TestNewJWKS_KeepsCheckRedirect(t *testing.T) {
 	t.Parallel()
 	noRedirects := errors.New("no redirects")
 	client := &http.Client{
-		Transport: roundTrip(func(*http.Request) (*http.Response, error) {
-			return &http.Response{StatusCode: http.StatusFound, Header: http.Header{"Location": {"/moved"}}, Body: http.NoBody}, nil
-		}),
+		Transport:     inMemory(respondWith(http.StatusFound, "/moved", "")),
 		CheckRedirect: func(*http.Request, []*http.Request) error { return noRedirects },
 	}
 	synctest.Test(t, func(t *testing.T) { // whose clock does not advance during the request
