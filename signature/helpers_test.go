@@ -306,7 +306,9 @@ func (s *keyServer) jwks(tb testing.TB, opts signature.JWKSOptions) *signature.J
 	if opts.HTTPClient == nil {
 		opts.HTTPClient = tooltest.WithoutDeadlines(s.srv.Client())
 	}
-	opts.Now = s.clock
+	if opts.Now == nil {
+		opts.Now = s.clock
+	}
 	return must(signature.NewJWKS(s.srv.URL+"/.well-known/jwks.json", &opts))(tb)
 }
 

@@ -17,7 +17,6 @@ import (
 	"time"
 
 	"github.com/idverify/idverify-go/internal/synctest"
-	"github.com/idverify/idverify-go/internal/tooltest"
 	"github.com/idverify/idverify-go/signature"
 )
 
@@ -215,16 +214,13 @@ func TestJWKS_KeyFetchedByOtherLookup(t *testing.T) {
 	s := newKeyServer(t, jwk("a", "service-1"))
 	var j *signature.JWKS
 	armed := false
-	j, err := signature.NewJWKS(s.srv.URL, &signature.JWKSOptions{HTTPClient: tooltest.WithoutDeadlines(s.srv.Client()), Now: func() time.Time {
+	j = s.jwks(t, signature.JWKSOptions{Now: func() time.Time {
 		if armed {
 			armed = false
 			s.want(t, j, "a", "service-1")
 		}
 		return s.clock()
 	}})
-	if err != nil {
-		t.Fatal(err)
-	}
 	s.want(t, j, "a", "service-1")
 	s.advance(time.Hour)
 	armed = true

@@ -13,7 +13,6 @@ import (
 	"unsafe"
 
 	"github.com/idverify/idverify-go/internal/synctest"
-	"github.com/idverify/idverify-go/internal/tooltest"
 	"github.com/idverify/idverify-go/signature"
 )
 
@@ -233,15 +232,12 @@ func TestJWKS_ClockPanicReleasesLock(t *testing.T) {
 		for reads, panicked := 1, true; panicked; reads++ {
 			s := newKeyServer(t, jwk("a", "service-1"), jwk("b", "service-2"))
 			armed, read := false, 0
-			j, err := signature.NewJWKS(s.srv.URL, &signature.JWKSOptions{HTTPClient: tooltest.WithoutDeadlines(s.srv.Client()), Now: func() time.Time {
+			j := s.jwks(t, signature.JWKSOptions{Now: func() time.Time {
 				if read++; armed && read == reads {
 					panic("broken clock")
 				}
 				return s.clock()
 			}})
-			if err != nil {
-				t.Fatal(err)
-			}
 			s.want(t, j, "a", "service-1")
 			s.advance(time.Hour)
 			s.respond(respondWith(503, "", ""))
