@@ -5,14 +5,11 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"runtime"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -170,27 +167,15 @@ func TestJWKS_ErrorTexts(t *testing.T) {
 	}
 }
 
-// closeRecorder is a response body that records Close.
-type closeRecorder struct {
-	io.Reader
-	closed *atomic.Bool
-}
-
-func (b closeRecorder) Close() error { b.closed.Store(true); return nil }
-
 func TestJWKS_RequestAndResponse(t *testing.T) {
 	t.Parallel()
 	for _, status := range []int{200, 500} {
-		var closed atomic.Bool
+		body := &watchedBody{Reader: strings.NewReader(keySet(jwk("a", "service-1")))}
 		var header http.Header
 		var method string
 		transport := roundTrip(func(r *http.Request) (*http.Response, error) {
 			header, method = r.Header, r.Method
-			w := httptest.NewRecorder()
-			w.WriteHeader(status)
-			response := w.Result()
-			response.Body = closeRecorder{strings.NewReader(keySet(jwk("a", "service-1"))), &closed}
-			return response, nil
+			return &http.Response{StatusCode: status, Body: body}, nil
 		})
 
 		_, err := jwksOver(t, transport, signature.JWKSOptions{}).PublicKey(t.Context(), "a")
@@ -198,7 +183,7 @@ func TestJWKS_RequestAndResponse(t *testing.T) {
 		if (err == nil) != (status == 200) {
 			t.Errorf("status %d: error = %v, want one unless the status is 200", status, err)
 		}
-		if !closed.Load() {
+		if !body.closed {
 			t.Errorf("status %d: the response body is not closed: connections leak", status)
 		}
 		if got := header.Get("Accept"); method != http.MethodGet || got != "application/json" {
