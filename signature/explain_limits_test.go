@@ -11,7 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/idverify/idverify-go/signature"
 )
 
@@ -194,9 +193,7 @@ func TestVerifier_ExplainInMiddleware(t *testing.T) {
 				got := linesOf(<-explanations)
 				plain := request("/plain/callbacks", row.content, row.edit)
 
-				if diff := cmp.Diff(plain, explained); diff != "" {
-					t.Errorf("%s: response (-without Explain +with):\n%s", row.name, diff)
-				}
+				wantEqual(t, plain, explained, "%s: response with Explain", row.name)
 				if !strings.HasPrefix(explained, "400 ") || !strings.HasPrefix(got[0], row.want) {
 					t.Errorf("%s: response %s, lines %q; want 400 and %q", row.name, explained, got, row.want)
 				}

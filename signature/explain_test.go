@@ -3,6 +3,7 @@ package signature_test
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/rsa"
 	"encoding/base64"
@@ -30,11 +31,7 @@ const explainBody = `{"check_id":"c1","status":"COMPLETED","match":true,"note":"
 func receivedCallback(tb testing.TB, target, content string, opts signature.SignerOptions) *http.Request {
 	tb.Helper()
 	r := must(http.ReadRequest(bufio.NewReader(strings.NewReader("POST " + target + " HTTP/1.1\r\nHost: " + host + "\r\n\r\n"))))(tb)
-	name := opts.CallbackHeader
-	if name == "" {
-		name = "x-service-callback"
-	}
-	r.Header.Set(name, "phone_check")
+	r.Header.Set(cmp.Or(opts.CallbackHeader, "x-service-callback"), "phone_check")
 	noError(tb, newSigner(tb, opts).SignCallback(r, []byte(content)))
 	return r
 }
@@ -197,20 +194,15 @@ func TestVerifier_Explain(t *testing.T) {
 	}
 }
 
-// noStore fails the test if it is used.
-type noStore struct{ t *testing.T }
-
-func (s noStore) Claim(context.Context, [32]byte, time.Duration) (bool, error) {
-	s.t.Error("Explain used the replay store")
-	return true, nil
-}
-
 // explain explains r to a verifier for messages to own. It checks that nothing else happens.
 func explain(t *testing.T, own string, r *http.Request, opts *signature.ExplainOptions) signature.Explanation {
 	t.Helper()
 	log := new(logRecorder)
 	v := verifierFor(t, serviceKeys(), signature.VerifierOptions{
-		Replay:  noStore{t},
+		Replay: storeFunc(func(context.Context, [32]byte, time.Duration) (bool, error) {
+			t.Error("Explain used the replay store")
+			return true, nil
+		}),
 		Observe: func(context.Context, signature.Verification) { t.Error("Explain called Observe") },
 		Logger:  slog.New(log),
 	}, own)
@@ -268,9 +260,7 @@ func checkExplanation(t *testing.T, e signature.Explanation, want []string) {
 // bodyOf returns the body that is left to read.
 func bodyOf(t *testing.T, r *http.Request) string {
 	t.Helper()
-	var b bytes.Buffer
-	must(io.Copy(&b, r.Body))(t)
-	return b.String()
+	return string(must(io.ReadAll(r.Body))(t))
 }
 
 func TestVerifier_ExplainClock(t *testing.T) {
@@ -734,25 +724,19 @@ func TestVerifier_ExplainCachedKeySet(t *testing.T) {
 	}
 }
 
-// unreadable is a body that fails the test when it is read.
-type unreadable struct{ t *testing.T }
-
-func (u unreadable) Read([]byte) (int, error) {
-	u.t.Error("Explain read the body of a message that the service did not sign")
-	return 0, io.EOF
-}
-
-func (u unreadable) Close() error { return nil }
-
 func TestVerifier_ExplainForgedBodyIsNotRead(t *testing.T) {
 	t.Parallel()
 	r := receivedCallback(t, target, body, signature.SignerOptions{})
 	r.Header.Set("Authorization", strings.Replace(r.Header.Get("Authorization"), `signature="`, `signature="AAAA`, 1))
-	r.Body = unreadable{t}
+	watched := &watchedBody{Reader: strings.NewReader(body)}
+	r.Body = watched
 
 	got := newVerifier(t, signature.VerifierOptions{}).Explain(t.Context(), r, nil)
 
 	checkExplanation(t, got, []string{"not explained: ", "forged"})
+	if watched.read {
+		t.Error("Explain read the body of a message that the service did not sign")
+	}
 }
 
 func TestVerifier_ExplainCanceled(t *testing.T) {
@@ -823,7 +807,10 @@ func signedByService(r *http.Request) bool {
 	for _, text := range texts {
 		for _, m := range anySignature.FindAllStringSubmatch(text, -1) {
 			decoded, err := base64.RawStdEncoding.DecodeString(strings.TrimRight(m[1], "="))
-			for key := range publishedKeys() {
+			for _, key := range serviceKeys() {
+				if !signature.Usable(key) {
+					continue
+				}
 				encoded := new(big.Int).Exp(new(big.Int).SetBytes(decoded), big.NewInt(int64(key.E)), key.N).Bytes()
 				if err == nil && len(encoded) == key.Size()-1 && bytes.HasPrefix(encoded, append([]byte{1}, bytes.Repeat([]byte{0xff}, len(encoded)-53)...)) {
 					return true
@@ -832,16 +819,6 @@ func signedByService(r *http.Request) bool {
 		}
 	}
 	return false
-}
-
-func publishedKeys() func(yield func(*rsa.PublicKey) bool) {
-	return func(yield func(*rsa.PublicKey) bool) {
-		for _, key := range serviceKeys() {
-			if signature.Usable(key) && !yield(key) {
-				return
-			}
-		}
-	}
 }
 
 func TestVerifier_ExplainAccepted(t *testing.T) {
