@@ -171,7 +171,7 @@ func FuzzParseDigest(f *testing.F) {
 
 func FuzzParseKeySet(f *testing.F) {
 	good := jwk("a", "service-1")
-	for _, s := range []string{keySet(good), keySet(good, jwk("a", "service-2")), keySet(good, jwk("b", "weak")), good, `{"keys":[]}`, `{"keys":null}`, `{"keys":[null,7,"a",{}]}`, `{"keys":[` + strings.Replace(good, "{", `{"d":"AQAB",`, 1) + `]}`, `{"keys":[{"kty":"oct","k":"AQAB"}]}`, `{`, `[]`, ``, strings.Repeat("[", 1000)} {
+	for _, s := range []string{keySet(good), keySet(good, jwk("a", "service-2")), keySet(good, jwk("b", "weak")), good, `{"keys":[]}`, `{"keys":null}`, `{"keys":[null,7,"a",{}]}`, `{"keys":[` + withMembers(good, `"d":"AQAB"`) + `]}`, `{"keys":[{"kty":"oct","k":"AQAB"}]}`, `{`, `[]`, ``, strings.Repeat("[", 1000)} {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, set []byte) {

@@ -190,13 +190,12 @@ func TestJWKS_BadFirstResponse(t *testing.T) {
 
 func TestJWKS_IgnoresUnusableKeys(t *testing.T) {
 	t.Parallel()
-	private := strings.Replace(jwk("bad", "strong"), "{", `{"d":"AQAB",`, 1)
 	for name, bad := range map[string]string{
 		"for encryption":          strings.Replace(jwk("bad", "service-2"), `"use":"sig"`, `"use":"enc"`, 1),
 		"for another algorithm":   strings.Replace(jwk("bad", "service-2"), "RS256", "PS256", 1),
 		"for HMAC":                strings.Replace(jwk("bad", "service-2"), "RS256", "HS256", 1),
-		"for signing only":        strings.Replace(jwk("bad", "service-2"), "{", `{"key_ops":["sign"],`, 1),
-		"private key parameters":  private,
+		"for signing only":        withMembers(jwk("bad", "service-2"), `"key_ops":["sign"]`),
+		"private key parameters":  withMembers(jwk("bad", "strong"), `"d":"AQAB"`),
 		"1024 bits":               jwk("bad", "weak"),
 		"4352 bits":               jwk("bad", "oversized"),
 		"exponent 1":              strings.Replace(jwk("bad", "service-2"), "AQAB", "AQ", 1),
@@ -233,7 +232,7 @@ func TestJWKS_OptionalMembers(t *testing.T) {
 	t.Parallel()
 	s := newKeyServer(t,
 		strings.NewReplacer(`"use":"sig",`, "", `"alg":"RS256",`, "").Replace(jwk("bare", "service-1")),
-		strings.Replace(jwk("ops", "service-2"), "{", `{"key_ops":["verify"],"x":{"unknown":[1]},`, 1),
+		withMembers(jwk("ops", "service-2"), `"key_ops":["verify"],"x":{"unknown":[1]}`),
 		strings.Replace(jwk("3", "service-1"), "AQAB", "Aw", 1),
 		strings.Replace(jwk("4 bytes", "service-1"), "AQAB", "AQAAAQ", 1), // jwx truncates longer exponents
 		jwk("strong", "strong"))

@@ -7,8 +7,10 @@ import (
 	"github.com/idverify/idverify-go/signature"
 )
 
-// withMembers returns a JSON Web Key with members prepended.
-func withMembers(jwk, members string) string { return strings.Replace(jwk, "{", "{"+members+",", 1) }
+// withMembers returns a JSON object, such as a JSON Web Key, with members prepended.
+func withMembers(object, members string) string {
+	return strings.Replace(object, "{", "{"+members+",", 1)
+}
 
 // TestJWKS_IgnoresExposedKeys publishes a valid public key together with private key parameters for
 // its kid, or for its modulus under another kid. Anyone who reads the set can sign with them.
@@ -94,15 +96,13 @@ func TestJWKS_SizeLimits(t *testing.T) {
 	const values = 4096
 	plain := keySet(jwk("a", "service-1"))
 	used := strings.Count(plain, ",") + strings.Count(plain, "[") + strings.Count(plain, "{")
-	// padded returns the set with one more member.
-	padded := func(member string) string { return strings.Replace(plain, "{", "{"+member+",", 1) }
 	for _, tt := range []struct {
 		name, body, err string
 	}{
-		{"4,096 values", padded(`"x":[` + strings.Repeat("1,", values-used-2) + "1]"), ""},
-		{"4,097 values", padded(`"x":[` + strings.Repeat("1,", values-used-1) + "1]"), "more than 4,096 values"},
-		{"too many nested lists", padded(`"x":` + strings.Repeat("[", values) + strings.Repeat("]", values)), "more than 4,096 values"},
-		{"too many nested objects", padded(`"x":` + strings.Repeat(`{"x":`, values) + "1" + strings.Repeat("}", values)), "more than 4,096 values"},
+		{"4,096 values", withMembers(plain, `"x":[`+strings.Repeat("1,", values-used-2)+"1]"), ""},
+		{"4,097 values", withMembers(plain, `"x":[`+strings.Repeat("1,", values-used-1)+"1]"), "more than 4,096 values"},
+		{"too many nested lists", withMembers(plain, `"x":`+strings.Repeat("[", values)+strings.Repeat("]", values)), "more than 4,096 values"},
+		{"too many nested objects", withMembers(plain, `"x":`+strings.Repeat(`{"x":`, values)+"1"+strings.Repeat("}", values)), "more than 4,096 values"},
 		{"white space around", "\r\n\t " + plain + "\r\n\t ", ""},
 		{"1 MiB", plain + strings.Repeat(" ", 1<<20-len(plain)), ""},
 		{"1 MiB and 1 byte", plain + strings.Repeat(" ", 1<<20-len(plain)+1), "larger than 1 MiB"},

@@ -278,9 +278,7 @@ func TestVerifier_LogsReason(t *testing.T) {
 // TestJWKS_LogsIgnoredKeys publishes keys that are ignored although they are strong enough.
 func TestJWKS_LogsIgnoredKeys(t *testing.T) {
 	t.Parallel()
-	private := func(kid string) string {
-		return strings.Replace(jwk(kid, "service-2"), `"kty"`, `"d":"AQAB","p":1,"kty"`, 1)
-	}
+	private := func(kid string) string { return withMembers(jwk(kid, "service-2"), `"d":"AQAB","p":1`) }
 	const symmetric = `{"kty":"oct","k":"AQAB","kid":"b"}`
 	for _, tt := range []struct {
 		name string
