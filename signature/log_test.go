@@ -67,27 +67,17 @@ func TestVerifier_ForgedMessagesLogWarnings(t *testing.T) {
 	const forged = 100
 	for _, tt := range []struct {
 		name      string
-		prepare   func(*testing.T, *keyServer, *signature.JWKS) // if nil, there is no key set yet
+		outage    bool          // since the first fetch; otherwise, there is no key set yet
+		age       time.Duration // of the set in an outage
 		opts      signature.JWKSOptions
 		failures  int // failed fetches, logged at level error
 		responses map[int]int
 	}{
 		// The first two messages cause a fetch: of the first set, and for an unknown key.
-		{"available", nil, signature.JWKSOptions{}, 0, map[int]int{400: 2, 503: forged - 2}},
-		{"outage with a fresh set", func(t *testing.T, s *keyServer, j *signature.JWKS) {
-			s.want(t, j, keyID, "service-1")
-			s.respond(respondWith(503, "", ""))
-		}, signature.JWKSOptions{}, 1, map[int]int{503: forged}},
-		{"outage with a fresh set beyond MaxStale", func(t *testing.T, s *keyServer, j *signature.JWKS) {
-			s.want(t, j, keyID, "service-1")
-			s.respond(respondWith(503, "", ""))
-			s.advance(2 * time.Minute)
-		}, signature.JWKSOptions{MaxStale: time.Minute}, 1, map[int]int{503: forged}},
-		{"outage with an old set", func(t *testing.T, s *keyServer, j *signature.JWKS) {
-			s.want(t, j, keyID, "service-1")
-			s.respond(respondWith(503, "", ""))
-			s.advance(time.Hour)
-		}, signature.JWKSOptions{}, 1, map[int]int{503: forged}},
+		{"available", false, 0, signature.JWKSOptions{}, 0, map[int]int{400: 2, 503: forged - 2}},
+		{"outage with a fresh set", true, 0, signature.JWKSOptions{}, 1, map[int]int{503: forged}},
+		{"outage with a fresh set beyond MaxStale", true, 2 * time.Minute, signature.JWKSOptions{MaxStale: time.Minute}, 1, map[int]int{503: forged}},
+		{"outage with an old set", true, time.Hour, signature.JWKSOptions{}, 1, map[int]int{503: forged}},
 	} {
 		for _, kind := range messageKinds {
 			t.Run(tt.name+"/"+kind.name, func(t *testing.T) {
@@ -100,8 +90,10 @@ func TestVerifier_ForgedMessagesLogWarnings(t *testing.T) {
 					keys := s.jwks(t, opts)
 					v := verifierFor(t, keys, signature.VerifierOptions{Logger: slog.New(messages)}, host)
 					responses := make(map[int]int)
-					if tt.prepare != nil {
-						tt.prepare(t, s, keys)
+					if tt.outage {
+						s.want(t, keys, keyID, "service-1")
+						s.respond(respondWith(503, "", ""))
+						s.advance(tt.age)
 					}
 
 					for i := range forged {
