@@ -23,7 +23,7 @@ var benchBody = `{"check_id":"c1","status":"COMPLETED","match":true,"pad":"` + s
 
 // benchCallback returns a callback to path, changed by change unless that is nil, and a function
 // that restores its body so that it can be verified again.
-func benchCallback(b *testing.B, path string, change func(*attack.Message)) (r *http.Request, rewind func()) {
+func benchCallback(tb testing.TB, path string, change func(*attack.Message)) (r *http.Request, rewind func()) {
 	w := newCallback()
 	w.Target = path
 	withBody(benchBody)(w)
@@ -32,7 +32,7 @@ func benchCallback(b *testing.B, path string, change func(*attack.Message)) (r *
 	if change != nil {
 		change(w)
 	}
-	r = request(b, w)
+	r = request(tb, w)
 	content := []byte(benchBody)
 	reader := bytes.NewReader(nil)
 	body := io.NopCloser(reader)
@@ -125,16 +125,16 @@ func takeTurns(b *testing.B, base, other func() error, times int) {
 // warmUp is the number of turns after which the heap has reached its size.
 const warmUp = 2000
 
-func allocations(b *testing.B, run func() error) float64 {
-	b.Helper()
-	return testing.AllocsPerRun(100, func() { noError(b, run()) })
+func allocations(tb testing.TB, run func() error) float64 {
+	tb.Helper()
+	return testing.AllocsPerRun(100, func() { noError(tb, run()) })
 }
 
 // rawRSA returns a function that verifies one RSA signature.
-func rawRSA(b *testing.B) func() error {
+func rawRSA(tb testing.TB) func() error {
 	key := keys()["service-1"]
 	sum := sha256.Sum256([]byte(benchBody))
-	sig := must(rsa.SignPKCS1v15(nil, key, crypto.SHA256, sum[:]))(b)
+	sig := must(rsa.SignPKCS1v15(nil, key, crypto.SHA256, sum[:]))(tb)
 	return func() error { return rsa.VerifyPKCS1v15(&key.PublicKey, crypto.SHA256, sum[:], sig) }
 }
 
