@@ -329,21 +329,6 @@ func (s *keyServer) wantError(tb testing.TB, j *signature.JWKS, keyID string, wa
 	return err
 }
 
-// wantRefetchAfter checks that the set with key "a" is fetched for the first lookup, and again at
-// the given age.
-func (s *keyServer) wantRefetchAfter(tb testing.TB, j *signature.JWKS, age time.Duration) {
-	tb.Helper()
-	s.want(tb, j, "a", "service-1")
-	s.advance(age - time.Nanosecond)
-	s.want(tb, j, "a", "service-1")
-	before := s.fetches()
-	s.advance(time.Nanosecond)
-	s.want(tb, j, "a", "service-1")
-	if before != 1 || s.fetches() != 2 {
-		tb.Errorf("%d fetches before the age of %v, %d after; want 1 and 2", before, age, s.fetches())
-	}
-}
-
 // jwk returns a public key as a JSON Web Key.
 func jwk(kid, name string) string {
 	n := base64.RawURLEncoding.EncodeToString(keys()[name].N.Bytes())

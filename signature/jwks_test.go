@@ -87,7 +87,16 @@ func TestJWKS_MaxAge(t *testing.T) {
 			})
 			j := s.jwks(t, signature.JWKSOptions{MaxAge: tt.maxAge})
 
-			s.wantRefetchAfter(t, j, tt.want)
+			s.want(t, j, "a", "service-1")
+			s.advance(tt.want - time.Nanosecond)
+			s.want(t, j, "a", "service-1")
+			before := s.fetches()
+			s.advance(time.Nanosecond)
+			s.want(t, j, "a", "service-1")
+
+			if before != 1 || s.fetches() != 2 {
+				t.Errorf("%d fetches before the age of %v, %d after; want 1 and 2", before, tt.want, s.fetches())
+			}
 		})
 	}
 }
