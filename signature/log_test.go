@@ -252,10 +252,8 @@ func TestVerifier_LogsReason(t *testing.T) {
 			t.Parallel()
 			log := new(logRecorder)
 			v := verifierFor(t, serviceKeys(), signature.VerifierOptions{Logger: slog.New(log)}, "other.example.com")
-			w := kind.make()
-			w.Sign()
 
-			kind.require(v, http.NotFoundHandler()).ServeHTTP(httptest.NewRecorder(), request(t, w))
+			kind.require(v, http.NotFoundHandler()).ServeHTTP(httptest.NewRecorder(), request(t, kind.signedAt(now)))
 
 			if len(log.records) != 1 {
 				t.Fatalf("records = %v, want one", log.records)

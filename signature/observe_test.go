@@ -206,8 +206,7 @@ func TestVerifier_ObservePanic(t *testing.T) {
 				Observe: func(context.Context, signature.Verification) { panic("bug of 447700900012") },
 			})
 			h := kind.require(v, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { handled++ }))
-			w := kind.make()
-			w.Sign()
+			w := kind.signedAt(now)
 			first, second := httptest.NewRecorder(), httptest.NewRecorder()
 
 			h.ServeHTTP(first, request(t, w))
