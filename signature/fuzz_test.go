@@ -2,8 +2,6 @@ package signature_test
 
 import (
 	"bytes"
-	"context"
-	"crypto/rsa"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"
@@ -194,10 +192,9 @@ func FuzzVerifier(f *testing.F) {
 	f.Add(callback.Method, callback.Target, callback.Host, callback.Get("Authorization"), callback.Get("Date"), callback.Get("Digest"), callback.Get("X-Service-Callback"), []byte(body))
 	f.Add(redirect.Method, redirect.Target, redirect.Host, "", "", "", "", []byte(nil))
 	f.Fuzz(func(t *testing.T, method, target, host, authorization, date, digest, kind string, content []byte) {
-		v := must(signature.NewVerifier(keyFunc(func(ctx context.Context, id string) (*rsa.PublicKey, error) { return serviceKeys().PublicKey(ctx, id) }), []string{"api.example.com"}, &signature.VerifierOptions{Now: clock}))(t)
-		r := &http.Request{Method: method, RequestURI: target, URL: &url.URL{Path: "/"}, Host: host, Body: http.NoBody, Header: http.Header{
+		v := newVerifier(t, signature.VerifierOptions{})
+		r := &http.Request{Method: method, RequestURI: target, URL: &url.URL{Path: "/"}, Host: host, Body: restored(content), Header: http.Header{
 			"Authorization": {authorization}, "Date": {date}, "Digest": {digest}, "X-Service-Callback": {kind}}}
-		r.Body = restored(content)
 
 		if m, err := v.VerifyCallback(r); err == nil && (string(m.Body) != body || m.Product != "phone_check" || !m.Date.Equal(now)) {
 			t.Errorf("verified a changed message: %+v", m)
