@@ -672,6 +672,7 @@ func TestVerifier_ExplainKeys(t *testing.T) {
 	other := signature.StaticKeys{keyID: &keys()["service-2"].PublicKey}
 	mine := serviceKeys()
 	called := false
+	ofCaller := keyFunc(func(context.Context, string) (*rsa.PublicKey, error) { called = true; return mine[keyID], nil })
 	for _, row := range []struct {
 		name   string
 		source signature.KeySource
@@ -680,11 +681,11 @@ func TestVerifier_ExplainKeys(t *testing.T) {
 	}{
 		{"another key set", other, map[string]signature.KeySource{"sandbox": mine}, []string{`key: signed with a key of the key set "sandbox", which the verifier does not have`}},
 		{"another key ID in another key set", other, map[string]signature.KeySource{"sandbox": signature.StaticKeys{"k": mine[keyID]}}, []string{`key: keyId in the Authorization is not the ID of the key that made the signature, which is in the key set "sandbox": check whether`}},
-		{"key source of the caller with other keys", keyFunc(func(context.Context, string) (*rsa.PublicKey, error) { called = true; return mine[keyID], nil }), map[string]signature.KeySource{"sandbox": other}, []string{"not explained: key: the keys of the verifier cannot be examined, and no examined key of another key set made the signature: the message is probably forged"}},
+		{"key source of the caller with other keys", ofCaller, map[string]signature.KeySource{"sandbox": other}, []string{"not explained: key: the keys of the verifier cannot be examined, and no examined key of another key set made the signature: the message is probably forged"}},
 		{"unknown", other, nil, []string{"not explained: message: callback not verified: signature does not verify", "key: the key with the ID in the Authorization did not make the signature: the message is probably forged"}},
 		{"unknown ID", signature.StaticKeys{"k": other[keyID]}, map[string]signature.KeySource{"sandbox": other}, []string{"not explained: message: callback not verified: unknown key", "key: the key set has no key with the ID in the Authorization, and no examined key of another key set made the signature: the message"}},
-		{"key source of the caller", keyFunc(func(context.Context, string) (*rsa.PublicKey, error) { called = true; return mine[keyID], nil }), nil, []string{"not explained: key: the verifier has no keys that can be examined"}},
-		{"key source of the caller with keys", keyFunc(func(context.Context, string) (*rsa.PublicKey, error) { called = true; return mine[keyID], nil }), map[string]signature.KeySource{"production": mine}, []string{`key: signed with a key of the key set "production"; the keys of the verifier cannot be examined`}},
+		{"key source of the caller", ofCaller, nil, []string{"not explained: key: the verifier has no keys that can be examined"}},
+		{"key source of the caller with keys", ofCaller, map[string]signature.KeySource{"production": mine}, []string{`key: signed with a key of the key set "production"; the keys of the verifier cannot be examined`}},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			v := verifierFor(t, row.source, signature.VerifierOptions{}, host)
