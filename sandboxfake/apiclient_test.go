@@ -348,6 +348,15 @@ func must[T any](v T, err error) func(testing.TB) T {
 	}
 }
 
+// startError returns the error of Start. It closes a server that starts.
+func startError(opts ...sandboxfake.Option) error {
+	srv, err := sandboxfake.Start(opts...)
+	if err == nil {
+		srv.Close()
+	}
+	return err
+}
+
 // noError fails the test if err is not nil.
 func noError(t testing.TB, err error) {
 	t.Helper()

@@ -273,11 +273,8 @@ func TestStart_CertificateHosts(t *testing.T) {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
 
-			srv, err := sandboxfake.Start(append(row.opts, sandboxfake.WithAddr(row.addr))...)
+			err := startError(append(row.opts, sandboxfake.WithAddr(row.addr))...)
 
-			if err == nil {
-				srv.Close()
-			}
 			if row.want == "" && err != nil || row.want != "" && (err == nil || !strings.Contains(err.Error(), row.want)) {
 				t.Errorf("error = %v, want %q", err, row.want)
 			}
@@ -387,11 +384,8 @@ func TestWithCertificate_RejectsUnusable(t *testing.T) {
 		{"with the key of another", mismatched, "does not match the certificate"},
 		{"without names", newCertificate(t), "subject alternative names"},
 	} {
-		srv, err := sandboxfake.Start(sandboxfake.WithCertificate(row.certificate))
+		err := startError(sandboxfake.WithCertificate(row.certificate))
 
-		if err == nil {
-			srv.Close()
-		}
 		if err == nil || !strings.Contains(err.Error(), row.want) || !strings.HasPrefix(err.Error(), "sandboxfake: certificate: ") {
 			t.Errorf("%s: error %v, want %q", row.name, err, row.want)
 		}
@@ -453,8 +447,7 @@ func TestServer_TrustsReceiverCA(t *testing.T) {
 		"private key": "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n",
 		"invalid one": "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n",
 	} {
-		if srv, err := sandboxfake.Start(sandboxfake.WithInMemory(), sandboxfake.WithReceiverCA([]byte(text))); err == nil {
-			srv.Close()
+		if startError(sandboxfake.WithInMemory(), sandboxfake.WithReceiverCA([]byte(text))) == nil {
 			t.Errorf("WithReceiverCA accepts %s, want an error", name)
 		}
 	}

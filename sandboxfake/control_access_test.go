@@ -101,10 +101,7 @@ func TestServer_ControlToken(t *testing.T) {
 		}
 	}
 	for _, token := range []string{strings.Repeat("x", 15), strings.Repeat("x", 257), "a token with spaces", "a-token-with-\n-in-it", `a-token-with-"quotes"`} {
-		srv, err := sandboxfake.Start(sandboxfake.WithInMemory(), withToken(token))
-		if err == nil {
-			srv.Close()
-		}
+		err := startError(sandboxfake.WithInMemory(), withToken(token))
 		if want := "sandboxfake: control token must have 16 to 256 letters, digits or characters of -._~+/="; err == nil || err.Error() != want {
 			t.Errorf("WithControl with the token %q: error = %v, want %s", token, err, want)
 		}

@@ -251,10 +251,7 @@ func TestStart_ControlPageOptions(t *testing.T) {
 		"phone page only":       {sandboxfake.WithControl(sandboxfake.ControlOptions{PhonePage: true})},
 		"nil handler on socket": {noPage, sandboxfake.WithAddr("127.0.0.1:0")},
 	} {
-		srv, err := sandboxfake.Start(append([]sandboxfake.Option{sandboxfake.WithInMemory()}, options...)...)
-
-		if err == nil {
-			srv.Close()
+		if startError(append([]sandboxfake.Option{sandboxfake.WithInMemory()}, options...)...) == nil {
 			t.Errorf("%s: no error", name)
 		}
 	}

@@ -151,8 +151,7 @@ func TestWithAdditionalScopes(t *testing.T) {
 	console := &api{t: t, srv: srv, token: a.tokenFor(srv.ConsoleCredentials(), "openid")}
 	console.get(projects).wantProblem(t, 403, "forbidden")
 	for _, scope := range []string{"", "a b", `a"b`, `a\b`, "ä", "phone_check", "console"} {
-		if srv, err := sandboxfake.Start(sandboxfake.WithInMemory(), sandboxfake.WithAdditionalScopes(scope)); err == nil {
-			srv.Close()
+		if startError(sandboxfake.WithInMemory(), sandboxfake.WithAdditionalScopes(scope)) == nil {
 			t.Errorf("WithAdditionalScopes(%q): no error", scope)
 		}
 	}

@@ -295,11 +295,8 @@ func TestWithPublicURL_SignedRedirect(t *testing.T) {
 func TestWithPrices_UnknownProduct(t *testing.T) {
 	t.Parallel()
 
-	srv, err := sandboxfake.Start(sandboxfake.WithInMemory(), sandboxfake.WithPrices(map[idverify.Product]string{"phone_chek": "1"}))
+	err := startError(sandboxfake.WithInMemory(), sandboxfake.WithPrices(map[idverify.Product]string{"phone_chek": "1"}))
 
-	if err == nil {
-		srv.Close()
-	}
 	if err == nil || !strings.Contains(err.Error(), "phone_chek") {
 		t.Errorf("error = %v, want one that names the unknown product", err)
 	}

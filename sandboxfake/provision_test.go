@@ -156,13 +156,10 @@ func TestWithCredentials_Invalid(t *testing.T) {
 		{"a\tb", "secret", "control character"},
 		{workspace, "secret", "client ID is that of the workspace"},
 	} {
-		srv, err := sandboxfake.Start(sandboxfake.WithInMemory(), sandboxfake.WithCredentials(idverify.Credentials{ClientID: row.id, ClientSecret: idverify.NewSecret(row.secret)}))
+		err := startError(sandboxfake.WithInMemory(), sandboxfake.WithCredentials(idverify.Credentials{ClientID: row.id, ClientSecret: idverify.NewSecret(row.secret)}))
 
 		if err == nil || !strings.Contains(err.Error(), row.want) {
 			t.Errorf("%q, %q: %v, want an error with %q", row.id, row.secret, err, row.want)
-		}
-		if err == nil {
-			srv.Close()
 		}
 	}
 }

@@ -105,9 +105,7 @@ func TestWithCallerIP_OtherRequests(t *testing.T) {
 func TestWithCallerIP_RejectsInvalidAddresses(t *testing.T) {
 	t.Parallel()
 	for _, ip := range []netip.Addr{{}, netip.MustParseAddr("fe80::1%eth0")} {
-		srv, err := sandboxfake.Start(sandboxfake.WithInMemory(), sandboxfake.WithCallerIP(ip))
-		if err == nil {
-			srv.Close()
+		if startError(sandboxfake.WithInMemory(), sandboxfake.WithCallerIP(ip)) == nil {
 			t.Errorf("WithCallerIP accepts %v, want an error", ip)
 		}
 	}
