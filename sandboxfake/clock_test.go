@@ -685,9 +685,8 @@ func TestServer_ExpireEndedCheck(t *testing.T) {
 
 func TestServer_ExpireUnknownCheck(t *testing.T) {
 	t.Parallel()
-	tb := new(fatalTB)
+	tb := fatalTB{t}
 	srv := sandboxfake.New(tb, sandboxfake.WithInMemory())
-	t.Cleanup(func() { srv.Close() })
 
 	message := tb.catch(func() { srv.Expire("unknown") })
 

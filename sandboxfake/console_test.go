@@ -94,9 +94,8 @@ func TestServer_SignUpByInvitation(t *testing.T) {
 
 func TestServer_SignUpRejectsInvitations(t *testing.T) {
 	t.Parallel()
-	tb := new(fatalTB)
+	tb := fatalTB{t}
 	srv := sandboxfake.New(tb, sandboxfake.WithInMemory())
-	t.Cleanup(func() { srv.Close() })
 	owner := newOwnerAPI(t, srv)
 	open := func() string {
 		return owner.post(workspaces+"/default/invitations", `{"name":"Grace","role":"ADMIN"}`).text("invitation_id")

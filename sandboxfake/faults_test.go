@@ -291,9 +291,8 @@ func TestServer_InjectRejectsInvalidFaults(t *testing.T) {
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
-			tb := new(fatalTB)
+			tb := fatalTB{t}
 			srv := sandboxfake.New(tb, sandboxfake.WithInMemory(), sandboxfake.WithFrozenClock(frozenAt))
-			t.Cleanup(func() { srv.Close() })
 
 			message := tb.catch(func() { srv.Inject(row.match, row.fault) })
 
@@ -307,16 +306,17 @@ func TestServer_InjectRejectsInvalidFaults(t *testing.T) {
 	}
 }
 
-// fatalTB is a TB whose Fatalf panics with the message, which catch returns.
-type fatalTB struct{}
+// fatalTB is a TB whose Fatalf panics with the message, which catch returns. The cleanup functions
+// are those of t.
+type fatalTB struct{ t *testing.T }
 
-func (*fatalTB) Helper()                        {}
-func (*fatalTB) Cleanup(func())                 {}
-func (*fatalTB) Fatalf(format string, v ...any) { panic(fatal(fmt.Sprintf(format, v...))) }
+func (fatalTB) Helper()                        {}
+func (b fatalTB) Cleanup(f func())             { b.t.Cleanup(f) }
+func (fatalTB) Fatalf(format string, v ...any) { panic(fatal(fmt.Sprintf(format, v...))) }
 
 type fatal string
 
-func (*fatalTB) catch(f func()) (message string) {
+func (fatalTB) catch(f func()) (message string) {
 	defer func() {
 		if m, ok := recover().(fatal); ok {
 			message = string(m)

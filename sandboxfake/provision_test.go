@@ -34,9 +34,8 @@ func TestServer_NewProjectMatchesHTTP(t *testing.T) {
 
 func TestServer_ProvisioningErrors(t *testing.T) {
 	t.Parallel()
-	tb := new(fatalTB)
+	tb := fatalTB{t}
 	srv := sandboxfake.New(tb, sandboxfake.WithInMemory())
-	t.Cleanup(func() { srv.Close() })
 	viewer := newOwnerAPI(t, srv).invite("Grace", "VIEWER")
 	deleted := srv.SignUp("Ada")
 	newConsoleAPI(t, srv, deleted.Credentials).want(204, http.MethodDelete, workspaces+"/default/members/"+deleted.MemberID+"/credentials/"+deleted.Credentials.ClientID, "")

@@ -170,9 +170,8 @@ func TestServer_VerifierInvalid(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			tb := new(fatalTB)
+			tb := fatalTB{t}
 			srv := sandboxfake.New(tb, sandboxfake.WithInMemory())
-			t.Cleanup(func() { srv.Close() })
 
 			message := tb.catch(func() { srv.Verifier(row.hosts, row.opts) })
 
