@@ -258,19 +258,16 @@ func TestServer_IgnoresForwardedHeaders(t *testing.T) {
 		{"/_sandbox/time", "127.0.0.1:5000", "192.0.2.2", 200},
 		{"/_sandbox/time", "192.0.2.2:5000", "127.0.0.1", 403},
 	} {
-		request := httptest.NewRequestWithContext(t.Context(), http.MethodGet, row.path, nil)
-		request.RemoteAddr = row.from
-		request.Header = bearer(srv.ControlToken())
+		header := bearer(srv.ControlToken())
+		header.Set("Forwarded", "for="+row.forwarded)
 		for _, name := range []string{"X-Forwarded-For", "X-Real-Ip", "X-Client-Ip", "True-Client-Ip"} {
-			request.Header.Set(name, row.forwarded)
+			header.Set(name, row.forwarded)
 		}
-		request.Header.Set("Forwarded", "for="+row.forwarded)
-		recorder := httptest.NewRecorder()
 
-		sandboxfake.Serve(srv, recorder, request)
+		got := serveFrom(t, srv, row.from, nil, http.MethodGet, row.path, header)
 
-		if recorder.Code != row.status {
-			t.Errorf("%s from %s, forwarded for %s: %d, want %d", row.path, row.from, row.forwarded, recorder.Code, row.status)
+		if got.Code != row.status {
+			t.Errorf("%s from %s, forwarded for %s: %d, want %d", row.path, row.from, row.forwarded, got.Code, row.status)
 		}
 	}
 }

@@ -3,11 +3,8 @@ package sandboxfake_test
 import (
 	"fmt"
 	"net/http"
-	"net/http/httptest"
 	"net/netip"
 	"testing"
-
-	"github.com/google/go-cmp/cmp"
 
 	"github.com/idverify/idverify-go/sandboxfake"
 )
@@ -42,9 +39,7 @@ func TestWithCallerIP_NoToken(t *testing.T) {
 		}
 		byCaller, byAddress := browser.get(callerPath), a.get("/coverage/v0.1/device_ips/"+row.ip)
 		wantEqual(t, byAddress.json, byCaller.json, "%s: response by caller, compared with the lookup by address", row.ip)
-		if diff := cmp.Diff(byCaller.json, a.get("/coverage/v0.1/device_ip").json); diff != "" {
-			t.Errorf("%s: the response with a token differs (-without +with):\n%s", row.ip, diff)
-		}
+		wantEqual(t, byCaller.json, a.get("/coverage/v0.1/device_ip").json, "%s: response with a token, compared with the one without", row.ip)
 	}
 }
 
@@ -73,14 +68,8 @@ func TestWithCallerIP_LocalCallers(t *testing.T) {
 		"10.0.0.1:5000": 200, "172.16.0.1:5000": 200, "192.168.1.1:5000": 200, "169.254.0.1:5000": 200, "[fd00::1]:5000": 200, "[fe80::1%eth0]:5000": 200,
 		"198.51.100.1:5000": 412, "198.51.100.2:5000": 200, "198.51.100.99:5000": 400, "[2001:db8::1]:5000": 412, "": 400,
 	} {
-		request := httptest.NewRequestWithContext(t.Context(), http.MethodGet, callerPath, nil)
-		request.RemoteAddr = from
-		recorder := httptest.NewRecorder()
-
-		sandboxfake.Serve(srv, recorder, request)
-
-		if recorder.Code != status {
-			t.Errorf("caller %s: %d, want %d", from, recorder.Code, status)
+		if got := serveFrom(t, srv, from, nil, http.MethodGet, callerPath, nil); got.Code != status {
+			t.Errorf("caller %s: %d, want %d", from, got.Code, status)
 		}
 	}
 }
