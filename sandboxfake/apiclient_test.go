@@ -43,8 +43,14 @@ type response struct {
 // newAPI returns an api with a token of the server's project for all products.
 func newAPI(t testing.TB, srv *sandboxfake.Server) *api {
 	t.Helper()
+	return newProductAPI(t, srv, srv.Credentials())
+}
+
+// newScopedAPI returns an api with a token of c for a scope.
+func newScopedAPI(t testing.TB, srv *sandboxfake.Server, c idverify.Credentials, scope string) *api {
+	t.Helper()
 	a := &api{t: t, srv: srv}
-	a.token = a.tokenFor(srv.Credentials(), "phone_check sim_check subscriber_check coverage")
+	a.token = a.tokenFor(c, scope)
 	return a
 }
 

@@ -102,8 +102,8 @@ func newMatrixCallers(t *testing.T) *matrixCallers {
 	for i, m := range p.members[:callProject] {
 		p.apis[i] = newConsoleAPI(t, srv, m.Credentials)
 	}
-	p.apis[callProject] = &api{t: t, srv: srv}
-	p.apis[callProject].token = p.apis[callProject].tokenFor(p.owner.NewProject(idverify.ProjectParams{Name: "Token", Mode: idverify.ModeLive}).Credentials, "phone_check")
+	project := p.owner.NewProject(idverify.ProjectParams{Name: "Token", Mode: idverify.ModeLive})
+	p.apis[callProject] = newScopedAPI(t, srv, project.Credentials, "phone_check")
 	p.apis[callNoToken] = &api{t: t, srv: srv}
 	owner.want(200, http.MethodPut, workspaces+"/default/billing_account", `{"company_name":"Sandbox Ltd"}`)
 	return p
@@ -254,8 +254,6 @@ func TestServer_ProjectByWorkspacePath(t *testing.T) {
 	delete(below.json, "_links")
 	wantEqual(t, direct.json, below.json, "project below its workspace")
 	for scope, other := range map[string]string{"projects": workspaces + "/" + workspace + "/projects", "workspaces": projects} {
-		a := &api{t: t, srv: srv}
-		a.token = a.tokenFor(srv.ConsoleCredentials(), scope)
-		a.get(other).wantProblem(t, 403, "forbidden")
+		newScopedAPI(t, srv, srv.ConsoleCredentials(), scope).get(other).wantProblem(t, 403, "forbidden")
 	}
 }

@@ -25,9 +25,7 @@ func (a *api) newProject(body string) (id string, c idverify.Credentials) {
 // newProductAPI returns an api with a token of a project for all products.
 func newProductAPI(t testing.TB, srv *sandboxfake.Server, c idverify.Credentials) *api {
 	t.Helper()
-	a := &api{t: t, srv: srv}
-	a.token = a.tokenFor(c, "phone_check sim_check subscriber_check coverage")
-	return a
+	return newScopedAPI(t, srv, c, "phone_check sim_check subscriber_check coverage")
 }
 
 // tokenStatus returns the status of a token request.

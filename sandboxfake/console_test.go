@@ -25,9 +25,7 @@ func consoleServer(t testing.TB, opts ...sandboxfake.Option) *sandboxfake.Server
 // newConsoleAPI returns an api with a token of c for all console scopes.
 func newConsoleAPI(t testing.TB, srv *sandboxfake.Server, c idverify.Credentials) *api {
 	t.Helper()
-	a := &api{t: t, srv: srv}
-	a.token = a.tokenFor(c, "console")
-	return a
+	return newScopedAPI(t, srv, c, "console")
 }
 
 // newOwnerAPI returns an api with a token of the owner of the server's first workspace.

@@ -146,10 +146,8 @@ func TestWithAdditionalScopes(t *testing.T) {
 			t.Errorf("scope %q: %d %s, want %d", scope, r.status, r.body, want)
 		}
 	}
-	product := &api{t: t, srv: srv, token: a.tokenFor(srv.Credentials(), "openid number_verify")}
-	product.get(phoneChecks).wantProblem(t, 403, "forbidden")
-	console := &api{t: t, srv: srv, token: a.tokenFor(srv.ConsoleCredentials(), "openid")}
-	console.get(projects).wantProblem(t, 403, "forbidden")
+	newScopedAPI(t, srv, srv.Credentials(), "openid number_verify").get(phoneChecks).wantProblem(t, 403, "forbidden")
+	newScopedAPI(t, srv, srv.ConsoleCredentials(), "openid").get(projects).wantProblem(t, 403, "forbidden")
 	for _, scope := range []string{"", "a b", `a"b`, `a\b`, "ä", "phone_check", "console"} {
 		if startError(sandboxfake.WithInMemory(), sandboxfake.WithAdditionalScopes(scope)) == nil {
 			t.Errorf("WithAdditionalScopes(%q): no error", scope)
@@ -305,8 +303,7 @@ func TestServer_TokenScopes(t *testing.T) {
 	for scope := range paths {
 		t.Run(scope, func(t *testing.T) {
 			t.Parallel()
-			a := &api{t: t, srv: srv}
-			a.token = a.tokenFor(srv.Credentials(), scope)
+			a := newScopedAPI(t, srv, srv.Credentials(), scope)
 			for owner, path := range paths {
 				r := a.get(path)
 				if owner == scope {

@@ -64,8 +64,7 @@ func TestWithPublicURL_Links(t *testing.T) {
 			t.Parallel()
 			srv := sandboxfake.New(t, row.opts...)
 			a := newAPI(t, srv)
-			console := &api{t: t, srv: srv}
-			console.token = console.tokenFor(srv.ConsoleCredentials(), "projects workspaces")
+			console := newScopedAPI(t, srv, srv.ConsoleCredentials(), "projects workspaces")
 			id := a.create(phoneChecks, `{"phone_number":"447700900012"}`)
 			base := row.base
 			if base == "" {
