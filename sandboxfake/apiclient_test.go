@@ -71,15 +71,25 @@ func (a *api) tokenCall(c idverify.Credentials, form url.Values) response {
 // call sends body as JSON, or as a JSON Patch if the method is PATCH.
 func (a *api) call(method, path, body string) response {
 	a.t.Helper()
+	media := ""
+	switch method {
+	case http.MethodPatch:
+		media = "application/json-patch+json"
+	case http.MethodPost, http.MethodPut:
+		media = "application/json"
+	}
+	return a.send(method, path, media, body)
+}
+
+// send sends a request with a body of any media type. An empty token or media type sets no header.
+func (a *api) send(method, path, media, body string) response {
+	a.t.Helper()
 	request := a.request(method, path, body)
 	if a.token != "" {
 		request.Header.Set("Authorization", "Bearer "+a.token)
 	}
-	switch method {
-	case http.MethodPatch:
-		request.Header.Set("Content-Type", "application/json-patch+json")
-	case http.MethodPost, http.MethodPut:
-		request.Header.Set("Content-Type", "application/json")
+	if media != "" {
+		request.Header.Set("Content-Type", media)
 	}
 	return a.do(request)
 }

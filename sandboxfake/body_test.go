@@ -169,17 +169,6 @@ func TestServer_WriteTimeoutSlowReader(t *testing.T) {
 	})
 }
 
-// send sends a request with a body of any media type. If media is empty, it sets no Content-Type.
-func (a *api) send(method, path, media, body string) response {
-	a.t.Helper()
-	request := a.request(method, path, body)
-	request.Header.Set("Authorization", "Bearer "+a.token)
-	if media != "" {
-		request.Header.Set("Content-Type", media)
-	}
-	return a.do(request)
-}
-
 // Operations with a JSON body accept application/json and application/hal+json.
 func TestServer_BodyMediaTypes(t *testing.T) {
 	t.Parallel()

@@ -37,13 +37,8 @@ func TestServer_ErrorPrecedence(t *testing.T) {
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
-			request := a.request(row.method, row.path, row.body)
-			request.Header.Set("Content-Type", row.contentType)
-			if row.token != "" {
-				request.Header.Set("Authorization", "Bearer "+row.token)
-			}
 
-			r := a.do(request)
+			r := (&api{t: t, srv: srv, token: row.token}).send(row.method, row.path, row.contentType, row.body)
 
 			r.wantProblem(t, row.status, row.fragment)
 			if row.status == 405 && r.header.Get("Allow") == "" {
