@@ -17,14 +17,7 @@ import (
 )
 
 // listed returns the reference IDs of a page's checks.
-func (r response) listed() []string {
-	ids := []string{}
-	embedded, _ := r.json["_embedded"].(map[string]any)
-	for _, check := range embedded["checks"].([]any) {
-		ids = append(ids, fmt.Sprint(check.(map[string]any)["reference_id"]))
-	}
-	return ids
-}
+func (r response) listed() []string { return r.column("checks", "reference_id") }
 
 // createSixChecks creates the checks a to f: three in the first second, two in the next and one in
 // the third. All except the last are finished.
@@ -96,8 +89,7 @@ func TestServer_ListPages(t *testing.T) {
 		for next != "" {
 			r := a.get(next)
 			all = append(all, r.listed()...)
-			link, _ := r.json["_links"].(map[string]any)["next"].(map[string]any)
-			next, _ = link["href"].(string)
+			next = r.text("_links", "next", "href")
 		}
 		wantEqual(t, []string{"f", "d", "e", "a", "b", "c"}, all, "size %d", size)
 	}
@@ -202,7 +194,7 @@ func TestServer_NextLinkKeepsSearch(t *testing.T) {
 	a := createSixChecks(t)
 
 	first := a.get(phoneChecks + "?size=1&search=" + url.QueryEscape("match==false"))
-	next := first.json["_links"].(map[string]any)["next"].(map[string]any)["href"].(string)
+	next := first.text("_links", "next", "href")
 
 	wantEqual(t, []string{"b"}, a.get(next).listed(), "next page")
 }
