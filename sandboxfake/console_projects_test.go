@@ -196,29 +196,6 @@ func TestServer_CreateProjectBodies(t *testing.T) {
 	}
 }
 
-func TestServer_ListProjects(t *testing.T) {
-	t.Parallel()
-	srv := consoleServer(t)
-	owner := newConsoleAPI(t, srv, srv.SignUp("Ada").Credentials)
-	for _, name := range []string{"b", "c", "a"} {
-		owner.newProject(fmt.Sprintf(`{"name":%q}`, name))
-		advance(t, srv, time.Second)
-	}
-	for _, row := range []struct {
-		query string
-		want  []string
-	}{
-		{"", []string{"a", "c", "b"}},
-		{"?sort=name,asc", []string{"a", "b", "c"}},
-		{"?sort=name,desc&size=2", []string{"c", "b"}},
-		{"?sort=created_at,asc&size=2&page=2", []string{"a"}},
-		{"?search=name!=b", []string{"a", "c"}},
-		{"?search=mode==sandbox", []string{}},
-	} {
-		wantEqual(t, row.want, owner.get(projects+row.query).column("projects", "name"), "%s", row.query)
-	}
-}
-
 // Responses do not distinguish unknown members and credentials from those of other workspaces.
 func TestServer_CredentialsOfOtherMembers(t *testing.T) {
 	t.Parallel()

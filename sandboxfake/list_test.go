@@ -257,7 +257,7 @@ func collections(t *testing.T) []collection {
 	}
 	byCreation := map[string][]int{"": all, "created_at,desc": all, "created_at": all, "created_at,asc": {0, 1, 2}}
 	byUpdate := map[string][]int{"": all, "created_at,asc": {0, 1, 2}, "updated_at,asc": {1, 0, 2}, "updated_at,desc": {2, 0, 1}, "updated_at": {2, 0, 1}}
-	byName := map[string][]int{"": all, "name,asc": {1, 0, 2}, "name,desc": {2, 0, 1}, "name": {2, 0, 1}, "updated_at,asc": {1, 0, 2}, "updated_at,desc": {2, 0, 1}}
+	byName := map[string][]int{"": all, "created_at,asc": {0, 1, 2}, "name,asc": {1, 0, 2}, "name,desc": {2, 0, 1}, "name": {2, 0, 1}, "updated_at,asc": {1, 0, 2}, "updated_at,desc": {2, 0, 1}}
 	return []collection{
 		{owner, owned, "credentials", "client_id", credentialIDs, map[string][]int{
 			"client_id==" + credentialIDs[2]: {2}, "client_id!=" + credentialIDs[2]: {3, 1, 0}, "client_id==unknown": none,
@@ -270,7 +270,7 @@ func collections(t *testing.T) []collection {
 			"top_up_id==" + topUpIDs[1]: {1}, "payment_method_id==" + cardIDs[2]: {2}, "currency==EUR": all, "currency==USD": none, "amount>1.5": {2, 1}, "amount==2.5": {1}, "amount<1.500001": {0},
 		}), byCreation, []string{"name", "updated_at", "amount"}},
 		{owner, projects, "projects", "project_id", projectIDs, updated(map[string][]int{
-			"project_id==" + projectIDs[1]: {1}, "name==Alpha": {1}, "name>Alpha": {2, 0}, "mode==sandbox": {1}, "mode==live": {2, 0}, "member_id==" + account.MemberID: all, "member_id!=" + account.MemberID: none,
+			"project_id==" + projectIDs[1]: {1}, "name==Alpha": {1}, "name!=Alpha": {2, 0}, "name>Alpha": {2, 0}, "mode==sandbox": {1}, "mode==live": {2, 0}, "member_id==" + account.MemberID: all, "member_id!=" + account.MemberID: none,
 		}), byName, []string{"mode", "project_id"}},
 		{owner, invitations, "invitations", "invitation_id", invitationIDs, map[string][]int{
 			"invitation_id==" + invitationIDs[1]: {1}, `name=="Guest 1"`: {1}, "role==ADMIN": {2, 0}, `reference=="ref 2"`: {2},
@@ -351,6 +351,7 @@ func TestServer_ListLinksKeepQuery(t *testing.T) {
 		// A page past the end links to the last page.
 		past := c.caller.want(200, http.MethodGet, c.path+"?size=2&page=9", "")
 		last := c.caller.want(200, http.MethodGet, past.text("_links", "prev", "href"), "")
+		wantEqual(t, c.pick(c.sorts[""][2:]), last.column(c.embedded, c.id), "%s: last page of size 2", c.embedded)
 		if n := last.at("page", "number"); n != 2.0 || past.text("_links", "next", "href") != "" || past.text("_links", "last", "href") != past.text("_links", "prev", "href") {
 			t.Errorf("%s: a page past the end links to page %v, want the last: %s", c.embedded, n, past.body)
 		}
