@@ -323,6 +323,24 @@ func (r response) column(embedded, field string) []string {
 	return column
 }
 
+// objects returns the elements of a JSON array of objects.
+func objects(array any) []map[string]any {
+	all := []map[string]any{}
+	for _, element := range array.([]any) {
+		all = append(all, element.(map[string]any))
+	}
+	return all
+}
+
+// textsOf returns one field of each object.
+func textsOf(objects []map[string]any, field string) []string {
+	all := []string{}
+	for _, object := range objects {
+		all = append(all, object[field].(string))
+	}
+	return all
+}
+
 // wantStatus returns r, or fails the test if r has another status.
 func (r response) wantStatus(t testing.TB, status int) response {
 	t.Helper()

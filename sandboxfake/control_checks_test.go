@@ -25,26 +25,17 @@ const subscriberChecks02 = "/subscriber_check/v0.2/checks"
 func (a *api) checks(query string) (checks []map[string]any, next string) {
 	a.t.Helper()
 	got := a.control(http.MethodGet, "checks?"+query, "").wantStatus(a.t, http.StatusOK)
-	for _, check := range got.json["checks"].([]any) {
-		checks = append(checks, check.(map[string]any))
-	}
 	next, _ = got.json["next"].(string)
-	return checks, next
+	return objects(got.json["checks"]), next
 }
 
 // ids returns the check IDs of a page.
-func ids(checks []map[string]any) []string {
-	found := []string{}
-	for _, check := range checks {
-		found = append(found, check["check_id"].(string))
-	}
-	return found
-}
+func ids(checks []map[string]any) []string { return textsOf(checks, "check_id") }
 
 func TestServer_ControlChecks(t *testing.T) {
 	t.Parallel()
 	a := newControlAPI(t, sandboxfake.WithFrozenClock(frozenAt))
-	project := a.state()["projects"].([]any)[0].(map[string]any)["project_id"]
+	project := objects(a.state()["projects"])[0]["project_id"]
 	a.create("/sim_check/v0.1/checks", `{"phone_number":"447700900016"}`)
 	a.create("/sim_check/v0.1/checks", `{"phone_number":"447700900099"}`)
 	a.open(phoneChecks, a.create(phoneChecks, `{"phone_number":"447700900013","reference_id":"order 7"}`))
@@ -177,20 +168,11 @@ func TestServer_ControlChecksOldCursor(t *testing.T) {
 func (a *api) timeline(id string) (check map[string]any, events []map[string]any) {
 	a.t.Helper()
 	got := a.control(http.MethodGet, "timeline?check_id="+id, "").wantStatus(a.t, http.StatusOK)
-	for _, e := range got.json["events"].([]any) {
-		events = append(events, e.(map[string]any))
-	}
-	return got.json["check"].(map[string]any), events
+	return got.json["check"].(map[string]any), objects(got.json["events"])
 }
 
 // kinds returns the kinds of events.
-func kinds(events []map[string]any) []string {
-	var found []string
-	for _, e := range events {
-		found = append(found, e["kind"].(string))
-	}
-	return found
-}
+func kinds(events []map[string]any) []string { return textsOf(events, "kind") }
 
 func TestServer_ControlTimeline(t *testing.T) {
 	t.Parallel()
@@ -421,8 +403,8 @@ func TestServer_ControlCreateCheckProject(t *testing.T) {
 	if check := got.json["check"].(map[string]any); check["project_id"] != project.ProjectID || check["live"] != true {
 		t.Errorf("check = %v, want a live one of project %s", check, project.ProjectID)
 	}
-	for _, w := range a.state()["workspaces"].([]any) {
-		if w := w.(map[string]any); w["workspace_id"] == account.WorkspaceID && w["balance"] != 99.0 {
+	for _, w := range objects(a.state()["workspaces"]) {
+		if w["workspace_id"] == account.WorkspaceID && w["balance"] != 99.0 {
 			t.Errorf("balance = %v, want 99: a live check costs 1", w["balance"])
 		}
 	}
@@ -481,7 +463,7 @@ func TestServer_ControlCreateCheckRateLimit(t *testing.T) {
 func TestServer_ControlDeletedProject(t *testing.T) {
 	t.Parallel()
 	a := newControlAPI(t)
-	project := a.state()["projects"].([]any)[0].(map[string]any)["project_id"].(string)
+	project := objects(a.state()["projects"])[0]["project_id"].(string)
 	noError(t, a.srv.Console().Projects.Delete(t.Context(), project))
 
 	if credentials := a.state()["credentials"].(map[string]any); credentials["project"] != nil || credentials["workspace"] == nil {
@@ -702,12 +684,8 @@ func controlOpenHops(t *testing.T) {
 
 		var hops []string
 		last := map[string]any{}
-		for _, hop := range got.json["hops"].([]any) {
-			last = hop.(map[string]any)
-			u, err := url.Parse(last["url"].(string))
-			if err != nil {
-				t.Fatal(err)
-			}
+		for _, last = range objects(got.json["hops"]) {
+			u := must(url.Parse(last["url"].(string)))(t)
 			hops = append(hops, fmt.Sprint(u.Path[strings.LastIndex(u.Path, "/"):], " ", last["status"]))
 		}
 		wantEqual(t, row.want, hops, "%s, follow %v: hops", row.path, row.follow)

@@ -3,6 +3,7 @@ package sandboxfake_test
 import (
 	"encoding/json"
 	"net/http"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -41,7 +42,7 @@ func TestServer_ControlFaultFields(t *testing.T) {
 	a.get(phoneChecks)
 	got := a.control(http.MethodGet, "faults", "")
 
-	injection := got.json["injections"].([]any)[0].(map[string]any)
+	injection := objects(got.json["injections"])[0]
 	if diff := cmp.Diff(want, injection["faults"]); diff != "" || injection["left"] != 4.0 {
 		t.Errorf("%v left of the faults, want 4 (-want +got):\n%s", injection["left"], diff)
 	}
@@ -51,8 +52,8 @@ func TestServer_ControlFaultsOfOwner(t *testing.T) {
 	t.Parallel()
 	a := newControlAPI(t)
 	state := a.state()
-	project := state["projects"].([]any)[0].(map[string]any)["project_id"].(string)
-	workspace := state["workspaces"].([]any)[0].(map[string]any)["workspace_id"].(string)
+	project := objects(state["projects"])[0]["project_id"].(string)
+	workspace := objects(state["workspaces"])[0]["workspace_id"].(string)
 
 	got := a.control(http.MethodPost, "faults", `{"match":{"project":"`+project+`","workspace":"`+workspace+`"},"faults":[{"status":503}]}`)
 
@@ -65,19 +66,16 @@ func TestServer_ControlOperations(t *testing.T) {
 	t.Parallel()
 	a := newControlAPI(t)
 
-	listed := a.control(http.MethodGet, "operations", "").json["operations"].([]any)
+	names := textsOf(objects(a.control(http.MethodGet, "operations", "").json["operations"]), "operation")
 
-	names := make(map[string]bool)
-	for _, row := range listed {
-		name := row.(map[string]any)["operation"].(string)
-		names[name] = true
+	for _, name := range names {
 		// Faults accept each name.
 		if got := a.control(http.MethodPost, "faults", `{"match":{"operation":"`+name+`"},"faults":[{}]}`); got.status != http.StatusNoContent {
 			t.Errorf("inject a fault for %s: %d %s, want 204", name, got.status, got.body)
 		}
 	}
 	for _, want := range []string{"phone_check.create", "token.create", "callback"} {
-		if !names[want] {
+		if !slices.Contains(names, want) {
 			t.Errorf("operation %s is not listed", want)
 		}
 	}

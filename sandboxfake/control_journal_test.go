@@ -19,12 +19,8 @@ import (
 func (a *api) requests(query string) (paths []string, next string) {
 	a.t.Helper()
 	got := a.control(http.MethodGet, "requests?"+query, "").wantStatus(a.t, http.StatusOK)
-	paths = []string{}
-	for _, r := range got.json["requests"].([]any) {
-		paths = append(paths, r.(map[string]any)["path"].(string))
-	}
 	next, _ = got.json["next"].(string)
-	return paths, next
+	return textsOf(objects(got.json["requests"]), "path"), next
 }
 
 // pages follows the pages of a list, at most ten.
@@ -242,7 +238,7 @@ func TestServer_ControlDeliveries(t *testing.T) {
 		a.open(phoneChecks, id)
 
 		delivered := a.control(http.MethodGet, "deliveries?wait_seconds=60&check_id="+id, "")
-		again := a.control(http.MethodPost, "redeliver", `{"delivery_id":"`+delivered.json["deliveries"].([]any)[0].(map[string]any)["delivery_id"].(string)+`"}`)
+		again := a.control(http.MethodPost, "redeliver", `{"delivery_id":"`+textsOf(objects(delivered.json["deliveries"]), "delivery_id")[0]+`"}`)
 		idle := a.control(http.MethodPost, "idle", "")
 		all := a.control(http.MethodGet, "deliveries", "").json["deliveries"].([]any)
 

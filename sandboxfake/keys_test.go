@@ -15,11 +15,7 @@ import (
 // keyIDs returns the key IDs of the published key set, in its order.
 func (a *api) keyIDs() []string {
 	a.t.Helper()
-	var ids []string
-	for _, key := range a.get("/.well-known/jwks.json").json["keys"].([]any) {
-		ids = append(ids, key.(map[string]any)["kid"].(string))
-	}
-	return ids
+	return textsOf(objects(a.get("/.well-known/jwks.json").json["keys"]), "kid")
 }
 
 func TestServer_RotateKeysOverlap(t *testing.T) {
@@ -278,7 +274,7 @@ func TestWithFreshKeys_UniquePerServer(t *testing.T) {
 		t.Errorf("callback signed with a fresh key: %v", err)
 	}
 	keyOf := func(a *api) map[string]any {
-		return a.get("/.well-known/jwks.json").json["keys"].([]any)[0].(map[string]any)
+		return objects(a.get("/.well-known/jwks.json").json["keys"])[0]
 	}
 	before := keyOf(first)
 	if other := keyOf(second); before["n"] == other["n"] || before["kid"] == other["kid"] {
