@@ -111,20 +111,12 @@ func (s *storedChecks) create() string {
 // connection is reused.
 func (s *storedChecks) fetch(b *testing.B, method, path string, body io.Reader, want int) {
 	b.Helper()
-	request, err := http.NewRequest(method, s.srv.URL()+phoneChecks+path, body)
-	if err != nil {
-		b.Fatal(err)
-	}
+	request := must(http.NewRequest(method, s.srv.URL()+phoneChecks+path, body))(b)
 	request.Header.Set("Authorization", "Bearer "+s.token)
 	request.Header.Set("Content-Type", "application/json")
-	response, err := s.client.Do(request)
-	if err != nil {
-		b.Fatal(err)
-	}
+	response := must(s.client.Do(request))(b)
 	defer response.Body.Close()
-	if _, err := io.Copy(io.Discard, response.Body); err != nil {
-		b.Fatal(err)
-	}
+	must(io.Copy(io.Discard, response.Body))(b)
 	if response.StatusCode != want {
 		b.Fatalf("%s %s: %s", method, path, response.Status)
 	}
@@ -149,16 +141,11 @@ func BenchmarkTimers(b *testing.B) {
 
 // expireAll returns the nanoseconds per check that Advance takes until n checks have expired.
 func expireAll(b *testing.B, n int) float64 {
-	srv, err := sandboxfake.Start(sandboxfake.WithInMemory(), sandboxfake.WithFrozenClock(frozenAt))
-	if err != nil {
-		b.Fatal(err)
-	}
+	srv := must(sandboxfake.Start(sandboxfake.WithInMemory(), sandboxfake.WithFrozenClock(frozenAt)))(b)
 	defer srv.Close()
 	srv.StoreChecksWithoutCallback(n)
 	runtime.GC() // of the stores
 	began := time.Now()
-	if err := srv.Advance(b.Context(), time.Hour); err != nil {
-		b.Fatal(err)
-	}
+	noError(b, srv.Advance(b.Context(), time.Hour))
 	return float64(time.Since(began)) / float64(n)
 }

@@ -148,14 +148,12 @@ func TestServer_WriteTimeoutSlowReader(t *testing.T) {
 		}
 		request := a.request(http.MethodGet, "/_sandbox/requests", "")
 		request.Header = bearer(a.srv.ControlToken())
-		response, err := a.srv.HTTPClient().Do(request)
-		if err != nil {
-			t.Fatal(err)
-		}
+		response := must(a.srv.HTTPClient().Do(request))(t)
 		defer response.Body.Close()
 		started := time.Now()
 
 		var read int64
+		var err error
 		for err == nil {
 			time.Sleep(10 * time.Second)
 			var n int64
@@ -345,13 +343,7 @@ func TestServer_EscapesTexts(t *testing.T) {
 		texts = append(texts, string(rune(c)), "a"+string(rune(c))+"&b")
 	}
 	for _, text := range texts {
-		want, err := json.Marshal(struct {
-			ReferenceID string `json:"reference_id"`
-		}{text})
-		if err != nil {
-			t.Fatal(err)
-		}
-		field := strings.Trim(string(want), "{}")
+		field := `"reference_id":` + quoteJSON(t, text)
 
 		got := a.post(phoneChecks, `{"phone_number":"447700900012",`+field+`}`)
 

@@ -140,10 +140,7 @@ func TestServer_CACertPEMInClients(t *testing.T) {
 		srv := sandboxfake.New(t, keys.opts...)
 		caFile := filepath.Join(t.TempDir(), "ca.pem")
 		noError(t, os.WriteFile(caFile, srv.CACertPEM(), 0o600))
-		rogue, err := sandboxfake.IssueExported(srv, "shop.example")
-		if err != nil {
-			t.Fatal(err)
-		}
+		rogue := must(sandboxfake.IssueExported(srv, "shop.example"))(t)
 		elsewhere := httptest.NewUnstartedServer(http.NotFoundHandler())
 		elsewhere.Config.ErrorLog = log.New(io.Discard, "", 0)
 		elsewhere.TLS = &tls.Config{Certificates: []tls.Certificate{rogue}}

@@ -136,13 +136,9 @@ func TestServer_ControlListsInvalid(t *testing.T) {
 func (a *api) callback(body string) sandboxfake.Delivery {
 	a.t.Helper()
 	got := a.control(http.MethodPost, "callbacks", body).wantStatus(a.t, http.StatusOK)
-	d, err := a.srv.WaitDelivery(a.t.Context(), func(d sandboxfake.Delivery) bool {
+	return must(a.srv.WaitDelivery(a.t.Context(), func(d sandboxfake.Delivery) bool {
 		return d.ID == got.json["delivery_id"] && (d.Done || !d.NextAttempt.IsZero())
-	})
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	return d
+	}))(a.t)
 }
 
 func TestServer_ControlSendCallback(t *testing.T) {

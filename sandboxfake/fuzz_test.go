@@ -161,7 +161,11 @@ func FuzzRedirectURL(f *testing.F) {
 			return
 		}
 		u := browserURL(text)
-		again, parsed := browserURL(u.String()), newRequest(t, u.String())
+		again := browserURL(u.String())
+		parsed, err := http.NewRequestWithContext(t.Context(), http.MethodGet, u.String(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
 		if again == nil || again.String() != u.String() || redirectDefect(u.String()) != "" {
 			t.Errorf("%q is written as %q, and that as %v, want it unchanged", text, u, again)
 		}
@@ -174,14 +178,4 @@ func FuzzRedirectURL(f *testing.F) {
 			t.Errorf("%q is written as %q: query = %v, want %v (error %v)", text, u, parsed.URL.Query(), given, err)
 		}
 	})
-}
-
-// newRequest returns a GET request for a URL.
-func newRequest(t *testing.T, target string) *http.Request {
-	t.Helper()
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, target, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return request
 }

@@ -393,10 +393,7 @@ func TestCallbackReceiver(t *testing.T) {
 func TestRecipes_MatchDocs(t *testing.T) {
 	t.Parallel()
 	read := func(path string) string {
-		text, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must(os.ReadFile(path))(t)
 		return string(text)
 	}
 	page := read("../docs/testing.md")

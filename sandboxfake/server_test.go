@@ -24,10 +24,7 @@ import (
 
 func TestServer_URL(t *testing.T) {
 	t.Parallel()
-	name, err := os.Hostname()
-	if err != nil {
-		t.Fatal(err)
-	}
+	name := must(os.Hostname())(t)
 	fresh := []sandboxfake.Option{sandboxfake.WithFreshKeys()}
 	for _, row := range []struct {
 		addr, host string

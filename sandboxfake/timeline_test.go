@@ -220,12 +220,9 @@ func TestNew_TimelineRedacts(t *testing.T) {
 	target := srv.Handle("shop.sandbox.test", new(recordingReceiver))
 	const number, secret = "447700900012", "s3cr3t-1234-abcd"
 	client := srv.Client(idverify.WithVersions(idverify.Versions{PhoneCheck: "v0.2"}))
-	check, err := client.PhoneChecks.Create(t.Context(), idverify.PhoneCheckParams{
+	check := must(client.PhoneChecks.Create(t.Context(), idverify.PhoneCheckParams{
 		PhoneNumber: number, ReferenceID: secret, RedirectURL: target + "/back?state=" + secret, CallbackURL: "https://shop.sandbox.test/callbacks/" + secret + "?token=" + secret,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	visit := must(srv.Device().Open(t.Context(), check.CheckURL))(t)
 	code := visit.URL.Query().Get("code")
 	a.call(http.MethodGet, phoneChecks+"?search=phone_number=="+number+"&token="+secret, "")
