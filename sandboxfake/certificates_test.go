@@ -34,21 +34,27 @@ func exportedRoots(t *testing.T, srv *sandboxfake.Server) *x509.CertPool {
 	return roots
 }
 
+// dialExported connects to addr and verifies name as a client that trusts only the exported CA of
+// srv.
+func dialExported(t *testing.T, srv *sandboxfake.Server, addr, name string) error {
+	t.Helper()
+	conn, err := tls.Dial("tcp", addr, &tls.Config{RootCAs: exportedRoots(t, srv), ServerName: name})
+	if err == nil {
+		conn.Close()
+	}
+	return err
+}
+
 func TestServer_CACertPEMConstraints(t *testing.T) {
 	t.Parallel()
-	for _, row := range []struct {
-		name string
-		opts []sandboxfake.Option
-		dns  []string
-		ips  []string
-	}{
-		{"fixed keys", nil, []string{"localhost"}, []string{"127.0.0.0/8", "::1/128"}},
-		{"fresh keys", []sandboxfake.Option{sandboxfake.WithFreshKeys()}, []string{"localhost"}, []string{"127.0.0.0/8", "::1/128"}},
-		{"fresh keys on all addresses", []sandboxfake.Option{sandboxfake.WithFreshKeys(), sandboxfake.WithAddr(":0")}, []string{"localhost"}, []string{"127.0.0.0/8", "::1/128"}},
+	for name, opts := range map[string][]sandboxfake.Option{
+		"fixed keys":                  nil,
+		"fresh keys":                  {sandboxfake.WithFreshKeys()},
+		"fresh keys on all addresses": {sandboxfake.WithFreshKeys(), sandboxfake.WithAddr(":0")},
 	} {
-		t.Run(row.name, func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			srv := sandboxfake.New(t, row.opts...)
+			srv := sandboxfake.New(t, opts...)
 
 			block, rest := pem.Decode(srv.CACertPEM())
 
@@ -60,8 +66,8 @@ func TestServer_CACertPEMConstraints(t *testing.T) {
 			for _, ip := range ca.PermittedIPRanges {
 				ips = append(ips, ip.String())
 			}
-			wantEqual(t, row.dns, ca.PermittedDNSDomains, "permitted DNS names")
-			wantEqual(t, row.ips, ips, "permitted addresses")
+			wantEqual(t, []string{"localhost"}, ca.PermittedDNSDomains, "permitted DNS names")
+			wantEqual(t, []string{"127.0.0.0/8", "::1/128"}, ips, "permitted addresses")
 			if !ca.PermittedDNSDomainsCritical || !ca.IsCA || !ca.MaxPathLenZero {
 				t.Errorf("critical = %v, CA = %v, no intermediate CA = %v, want all true", ca.PermittedDNSDomainsCritical, ca.IsCA, ca.MaxPathLenZero)
 			}
@@ -73,12 +79,9 @@ func TestServer_CACertPEMConstraints(t *testing.T) {
 func TestServer_FreshCertificateValidity(t *testing.T) {
 	t.Parallel()
 	srv := sandboxfake.New(t, sandboxfake.WithFreshKeys())
-	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: exportedRoots(t, srv)}, DisableKeepAlives: true}}
 
-	response := must(client.Get(srv.URL() + "/.well-known/jwks.json"))(t)
+	leaf := presented(t, strings.TrimPrefix(srv.URL(), "https://"), "127.0.0.1")
 
-	response.Body.Close()
-	leaf := response.TLS.PeerCertificates[0]
 	if valid := leaf.NotAfter.Sub(leaf.NotBefore); valid > 825*24*time.Hour || valid < 300*24*time.Hour {
 		t.Errorf("the certificate is valid for %v, want about a year", valid)
 	}
@@ -133,11 +136,8 @@ func TestServer_FreshCAInOpenSSL(t *testing.T) {
 // name.
 func TestServer_CACertPEMInClients(t *testing.T) {
 	t.Parallel()
-	for _, keys := range []struct {
-		name string
-		opts []sandboxfake.Option
-	}{{"fixed keys", nil}, {"fresh keys", []sandboxfake.Option{sandboxfake.WithFreshKeys()}}} {
-		srv := sandboxfake.New(t, keys.opts...)
+	for keys, opts := range map[string][]sandboxfake.Option{"fixed keys": nil, "fresh keys": {sandboxfake.WithFreshKeys()}} {
+		srv := sandboxfake.New(t, opts...)
 		caFile := filepath.Join(t.TempDir(), "ca.pem")
 		noError(t, os.WriteFile(caFile, srv.CACertPEM(), 0o600))
 		rogue := must(sandboxfake.IssueExported(srv, "shop.example"))(t)
@@ -148,25 +148,18 @@ func TestServer_CACertPEMInClients(t *testing.T) {
 		t.Cleanup(elsewhere.Close) // after the parallel subtests
 		own, other := strings.TrimPrefix(srv.URL(), "https://"), elsewhere.Listener.Addr().String()
 
-		t.Run(keys.name+" in Go", func(t *testing.T) {
+		t.Run(keys+" in Go", func(t *testing.T) {
 			t.Parallel()
-			dial := func(addr, name string) error {
-				conn, err := tls.Dial("tcp", addr, &tls.Config{RootCAs: exportedRoots(t, srv), ServerName: name})
-				if err == nil {
-					conn.Close()
-				}
-				return err
-			}
-
-			if err := dial(own, "localhost"); err != nil {
+			if err := dialExported(t, srv, own, "localhost"); err != nil {
 				t.Errorf("client rejects the service: %v", err)
 			}
-			invalid, ok := errors.AsType[x509.CertificateInvalidError](dial(other, "shop.example"))
+			err := dialExported(t, srv, other, "shop.example")
+			invalid, ok := errors.AsType[x509.CertificateInvalidError](err)
 			if !ok || invalid.Reason != x509.CANotAuthorizedForThisName {
-				t.Errorf("another host: %v, want a violation of the name constraints", dial(other, "shop.example"))
+				t.Errorf("another host: %v, want a violation of the name constraints", err)
 			}
 		})
-		t.Run(keys.name+" in curl", func(t *testing.T) {
+		t.Run(keys+" in curl", func(t *testing.T) {
 			t.Parallel()
 			tooltest.Require(t, tooltest.Installed("curl"), "run script/setup interop")
 			curl := func(addr, name string) (string, error) {
@@ -181,7 +174,7 @@ func TestServer_CACertPEMInClients(t *testing.T) {
 				t.Errorf("another host: %v %s, want a permitted subtree violation", err, output)
 			}
 		})
-		t.Run(keys.name+" in Node", func(t *testing.T) {
+		t.Run(keys+" in Node", func(t *testing.T) {
 			t.Parallel()
 			tooltest.Require(t, tooltest.Installed("node"), "run script/setup interop")
 			const script = `
@@ -355,10 +348,8 @@ func TestWithCertificate_Root(t *testing.T) {
 				t.Errorf("%s: client of %s gets the own certificate: %v, want %v", row.name, name, !want, want)
 			}
 		}
-		if conn, err := tls.Dial("tcp", addr, &tls.Config{RootCAs: exportedRoots(t, srv)}); err != nil {
+		if err := dialExported(t, srv, addr, ""); err != nil {
 			t.Errorf("%s: client with CACertPEM: %v", row.name, err)
-		} else {
-			conn.Close()
 		}
 	}
 }
@@ -397,12 +388,9 @@ func TestWithFreshKeys_PublicHost(t *testing.T) {
 		addr := strings.TrimPrefix(srv.URL(), "https://")
 
 		for _, name := range []string{host, "localhost", "127.0.0.1"} {
-			conn, err := tls.Dial("tcp", addr, &tls.Config{ServerName: name, RootCAs: exportedRoots(t, srv)})
-			if err != nil {
+			if err := dialExported(t, srv, addr, name); err != nil {
 				t.Errorf("public host %s: client of %s: %v", host, name, err)
-				continue
 			}
-			conn.Close()
 		}
 	}
 }
