@@ -18,23 +18,14 @@ import (
 	"github.com/idverify/idverify-go/sandboxfake"
 )
 
-// clocks contains the options of servers with a running and with a frozen clock.
-var clocks = []struct {
-	name string
-	opts []sandboxfake.Option
-}{
-	{"running", []sandboxfake.Option{sandboxfake.WithInMemory()}},
-	{"frozen", []sandboxfake.Option{sandboxfake.WithInMemory(), sandboxfake.WithFrozenClock(frozenAt)}},
-}
-
 // onEachClock runs a test for each kind of clock, in a bubble.
 func onEachClock(t *testing.T, test func(*testing.T, *sandboxfake.Server)) {
 	t.Helper()
 	t.Parallel()
-	for _, clock := range clocks {
-		t.Run(clock.name, func(t *testing.T) {
+	for name, opts := range map[string][]sandboxfake.Option{"running": nil, "frozen": {sandboxfake.WithFrozenClock(frozenAt)}} {
+		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			synctest.Test(t, func(t *testing.T) { test(t, sandboxfake.New(t, clock.opts...)) })
+			synctest.Test(t, func(t *testing.T) { test(t, sandboxfake.New(t, append(opts, sandboxfake.WithInMemory())...)) })
 		})
 	}
 }

@@ -452,16 +452,10 @@ func TestServer_ControlAdvance(t *testing.T) {
 
 func TestServer_ControlRotateKeys(t *testing.T) {
 	t.Parallel()
-	for _, row := range []struct {
-		name string
-		opts []sandboxfake.Option
-	}{
-		{"fixed keys", nil},
-		{"fresh keys", []sandboxfake.Option{sandboxfake.WithFreshKeys()}},
-	} {
-		t.Run(row.name, func(t *testing.T) {
+	for name, opts := range map[string][]sandboxfake.Option{"fixed keys": nil, "fresh keys": {sandboxfake.WithFreshKeys()}} {
+		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			a := newControlAPI(t, row.opts...)
+			a := newControlAPI(t, opts...)
 
 			rotated := a.control(http.MethodPost, "keys", "")
 

@@ -122,17 +122,14 @@ func codeOf(t *testing.T, location string) string {
 
 func TestServer_ReproducesIDs(t *testing.T) {
 	t.Parallel()
-	for _, row := range []struct {
-		name string
-		opts []sandboxfake.Option
-	}{
-		{"loopback, running", nil},
-		{"loopback, frozen", []sandboxfake.Option{sandboxfake.WithFrozenClock(frozenAt)}},
-		{"in memory, running", []sandboxfake.Option{sandboxfake.WithInMemory()}},
+	for name, opts := range map[string][]sandboxfake.Option{
+		"loopback, running":  nil,
+		"loopback, frozen":   {sandboxfake.WithFrozenClock(frozenAt)},
+		"in memory, running": {sandboxfake.WithInMemory()},
 	} {
-		t.Run(row.name, func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			_, ids := runScenario(t, sandboxfake.New(t, row.opts...))
+			_, ids := runScenario(t, sandboxfake.New(t, opts...))
 
 			if *update {
 				t.Skip("TestServer_SameResponsesAsGolden writes this file")
