@@ -183,23 +183,18 @@ func TestWithOutcomeFunc_SandboxProject(t *testing.T) {
 // The outcome functions include the error code.
 func TestPhoneCheckOutcome_ErrorCode(t *testing.T) {
 	t.Parallel()
-	for name, got := range map[string]sandboxfake.Outcome{
-		"PhoneCheck":      sandboxfake.PhoneCheckOutcome("447700900055"),
-		"SIMCheck":        sandboxfake.SIMCheckOutcome("447700900099"),
-		"SubscriberCheck": sandboxfake.SubscriberCheckOutcome("447700900099"),
+	unknown := sandboxfake.Outcome{Status: idverify.StatusError, ErrorCode: "mno_server_error"}
+	mismatch := unknown
+	mismatch.Match = idverify.VerdictNo
+	for name, row := range map[string]struct{ got, want sandboxfake.Outcome }{
+		"PhoneCheck":                     {sandboxfake.PhoneCheckOutcome("447700900055"), mismatch},
+		"SIMCheck":                       {sandboxfake.SIMCheckOutcome("447700900099"), unknown},
+		"SubscriberCheck":                {sandboxfake.SubscriberCheckOutcome("447700900099"), mismatch},
+		"PhoneCheck without digits":      {sandboxfake.PhoneCheckOutcome("no digits"), unknown},
+		"SIMCheck without digits":        {sandboxfake.SIMCheckOutcome(""), unknown},
+		"SubscriberCheck without digits": {sandboxfake.SubscriberCheckOutcome("x"), unknown},
 	} {
-		if got.Status != idverify.StatusError || got.ErrorCode != "mno_server_error" {
-			t.Errorf("%s: %+v, want ERROR with mno_server_error", name, got)
-		}
-	}
-	for name, got := range map[string]sandboxfake.Outcome{
-		"PhoneCheck":      sandboxfake.PhoneCheckOutcome("no digits"),
-		"SIMCheck":        sandboxfake.SIMCheckOutcome(""),
-		"SubscriberCheck": sandboxfake.SubscriberCheckOutcome("x"),
-	} {
-		if got.Status != idverify.StatusError || got.ErrorCode != "mno_server_error" || got.Match != idverify.VerdictUnknown {
-			t.Errorf("%s of a number without digits: %+v, want ERROR", name, got)
-		}
+		wantEqual(t, row.want, row.got, "%s", name)
 	}
 }
 
