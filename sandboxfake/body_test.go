@@ -308,7 +308,7 @@ func TestServer_PatchProject(t *testing.T) {
 
 func TestServer_BodyProblems(t *testing.T) {
 	t.Parallel()
-	owner, method := payer(t, consoleServer(t))
+	owner, method := payer(t)
 	path := workspaces + "/default/topups"
 	for _, row := range []struct{ name, body, want string }{
 		{"empty", ``, "the body is empty"},

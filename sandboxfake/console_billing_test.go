@@ -18,9 +18,11 @@ import (
 	"github.com/idverify/idverify-go/sandboxfake"
 )
 
-// payer returns the owner of a new workspace with company details and a payment method.
-func payer(t testing.TB, srv *sandboxfake.Server) (owner *api, methodID string) {
+// payer returns the owner of a workspace of a new server. The workspace has company details and a
+// payment method.
+func payer(t testing.TB) (owner *api, methodID string) {
 	t.Helper()
+	srv := consoleServer(t)
 	owner = newConsoleAPI(t, srv, srv.NewWorkspace("Payer").Credentials)
 	return owner, owner.addCard()
 }
@@ -40,8 +42,7 @@ func (a *api) topUp(methodID, currency, amount string) response {
 
 func TestServer_BillingSetupOrder(t *testing.T) {
 	t.Parallel()
-	srv := consoleServer(t)
-	owner := newOwnerAPI(t, srv)
+	owner := newOwnerAPI(t, consoleServer(t))
 	methods := workspaces + "/default/payment_methods"
 
 	owner.get(workspaces+"/default/billing_account").wantProblem(t, 404, "not_found")
@@ -60,8 +61,7 @@ func TestServer_BillingSetupOrder(t *testing.T) {
 
 func TestServer_FirstTopUpSetsCurrency(t *testing.T) {
 	t.Parallel()
-	srv := consoleServer(t)
-	owner, method := payer(t, srv)
+	owner, method := payer(t)
 
 	first := owner.topUp(method, "GBP", "25.50")
 	after := owner.money("default")
@@ -83,8 +83,7 @@ func TestServer_FirstTopUpSetsCurrency(t *testing.T) {
 
 func TestServer_PaymentMethodCurrency(t *testing.T) {
 	t.Parallel()
-	srv := consoleServer(t)
-	owner, method := payer(t, srv)
+	owner, method := payer(t)
 	onlyUSD := strings.Replace(newCard, `["EUR","GBP"]`, `["USD"]`, 1)
 	before := owner.want(201, http.MethodPost, workspaces+"/default/payment_methods", onlyUSD).text("payment_method_id")
 	owner.topUp(before, "EUR", "1").wantProblem(t, 409, "currency_not_supported")
@@ -97,8 +96,7 @@ func TestServer_PaymentMethodCurrency(t *testing.T) {
 
 func TestServer_DoesNotStoreCardNumber(t *testing.T) {
 	t.Parallel()
-	srv := consoleServer(t)
-	owner, method := payer(t, srv)
+	owner, method := payer(t)
 
 	one, all := owner.get(workspaces+"/default/payment_methods/"+method), owner.get(workspaces+"/default/payment_methods")
 
@@ -106,7 +104,7 @@ func TestServer_DoesNotStoreCardNumber(t *testing.T) {
 		t.Errorf("card = %s, want last_four_digits 4242", one.body)
 	}
 	var journal strings.Builder
-	for _, r := range srv.Requests() {
+	for _, r := range owner.srv.Requests() {
 		journal.Write(r.Body)
 	}
 	for place, text := range map[string]string{"response": string(one.body), "list": string(all.body), "journal": journal.String()} {
@@ -118,8 +116,7 @@ func TestServer_DoesNotStoreCardNumber(t *testing.T) {
 
 func TestServer_RejectsInvalidBillingBodies(t *testing.T) {
 	t.Parallel()
-	srv := consoleServer(t)
-	owner, method := payer(t, srv)
+	owner, method := payer(t)
 	account, methods, topUps := workspaces+"/default/billing_account", workspaces+"/default/payment_methods", workspaces+"/default/topups"
 	card := func(field, value string) string {
 		fields := map[string]string{"card_number": `"4242424242424242"`, "expiry_month": "12", "expiry_year": "2030", "currencies": `["EUR"]`}
@@ -169,8 +166,7 @@ func TestServer_ReplacesBillingAccount(t *testing.T) {
 // A card number has 12 to 19 digits. Responses contain the posted expiry and currencies.
 func TestServer_PaymentMethodBounds(t *testing.T) {
 	t.Parallel()
-	srv := consoleServer(t)
-	owner, _ := payer(t, srv)
+	owner, _ := payer(t)
 	for _, row := range []struct {
 		number      string
 		month, year int
@@ -194,8 +190,7 @@ func TestServer_PaymentMethodBounds(t *testing.T) {
 // The sum of a workspace's top-ups is at most 10^12.
 func TestServer_TopUpLimit(t *testing.T) {
 	t.Parallel()
-	srv := consoleServer(t)
-	owner, method := payer(t, srv)
+	owner, method := payer(t)
 	for _, row := range []struct {
 		amount string
 		status int
@@ -214,8 +209,7 @@ func TestServer_TopUpLimit(t *testing.T) {
 // Billing problems say what the owner has to change.
 func TestServer_BillingProblemDetails(t *testing.T) {
 	t.Parallel()
-	srv := consoleServer(t)
-	owner, method := payer(t, srv)
+	owner, method := payer(t)
 	owner.topUp(method, "GBP", "1")
 	onlyUSD := strings.Replace(newCard, `["EUR","GBP"]`, `["USD"]`, 1)
 	for _, row := range []struct {

@@ -291,8 +291,7 @@ func TestServer_CredentialsWithoutSecret(t *testing.T) {
 // A 204 response has neither a body nor a media type.
 func TestServer_NoContentResponse(t *testing.T) {
 	t.Parallel()
-	srv := consoleServer(t)
-	owner, method := payer(t, srv)
+	owner, method := payer(t)
 	project, credentials := owner.newProject(`{"name":"Shop"}`)
 	for _, path := range []string{
 		workspaces + "/default/payment_methods/" + method,

@@ -265,8 +265,7 @@ func TestServer_APIRejectsBasicAuth(t *testing.T) {
 
 func TestServer_ConcurrentCreateLimits(t *testing.T) {
 	t.Parallel()
-	srv := consoleServer(t)
-	owner := newOwnerAPI(t, srv)
+	owner := newOwnerAPI(t, consoleServer(t))
 	id, _ := owner.newProject(`{"name":"Shop"}`)
 	for _, row := range []struct{ what, path, body string }{
 		{"second pairs of credentials", projects + "/" + id + "/credentials", ""},

@@ -103,8 +103,7 @@ func TestWithRateLimit_Window(t *testing.T) {
 
 func TestWithRateLimit_ExemptPaths(t *testing.T) {
 	t.Parallel()
-	srv := sandboxfake.New(t, sandboxfake.WithInMemory(), sandboxfake.WithRateLimit(1))
-	a := newAPI(t, srv)
+	a := newAPI(t, sandboxfake.New(t, sandboxfake.WithInMemory(), sandboxfake.WithRateLimit(1)))
 	id := a.create(phoneChecks, `{"phone_number":"447700900012"}`)
 
 	for _, path := range []string{phoneChecks + "/" + id + "/redirect", "/.well-known/jwks.json"} {

@@ -102,8 +102,7 @@ func TestWithCallerIP_RejectsInvalidAddresses(t *testing.T) {
 
 func TestServer_ReachabilityBySuffix(t *testing.T) {
 	t.Parallel()
-	srv := sandboxfake.New(t, sandboxfake.WithInMemory())
-	a := newAPI(t, srv)
+	a := newAPI(t, sandboxfake.New(t, sandboxfake.WithInMemory()))
 	for i := range 256 {
 		ip := fmt.Sprintf("192.0.2.%d", i)
 
