@@ -109,7 +109,6 @@ func TestServer_ControlStateLimit(t *testing.T) {
 
 // eventStream is an open stream of events.
 type eventStream struct {
-	body  io.ReadCloser
 	close context.CancelFunc
 	lines chan string // not empty lines; closed at the end of the stream
 }
@@ -124,7 +123,7 @@ func (a *api) stream() (*http.Response, *eventStream) {
 	request := a.request(http.MethodGet, "/_sandbox/events", "").WithContext(ctx)
 	request.Header = bearer(a.srv.ControlToken())
 	response := must(a.srv.HTTPClient().Do(request))(a.t)
-	s := &eventStream{body: response.Body, close: cancel, lines: make(chan string, 1000)}
+	s := &eventStream{close: cancel, lines: make(chan string, 1000)}
 	a.t.Cleanup(func() {
 		cancel()
 		response.Body.Close()
@@ -325,7 +324,8 @@ func TestServer_EventsToSlowClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newControlAPI(t)
 		for range 32 {
-			a.openWithoutReading()
+			conn, host := a.dial()
+			must(fmt.Fprintf(conn, "GET /_sandbox/events HTTP/1.1\r\nHost: %s\r\nAuthorization: Bearer %s\r\n\r\n", host, a.srv.ControlToken()))(t)
 		}
 		synctest.Wait()
 
@@ -339,13 +339,6 @@ func TestServer_EventsToSlowClient(t *testing.T) {
 			t.Errorf("stream after 32 clients stopped reading: %d, want 200", response.StatusCode)
 		}
 	})
-}
-
-// openWithoutReading sends a request for events and does not read the response.
-func (a *api) openWithoutReading() {
-	a.t.Helper()
-	conn, host := a.dial()
-	must(fmt.Fprintf(conn, "GET /_sandbox/events HTTP/1.1\r\nHost: %s\r\nAuthorization: Bearer %s\r\n\r\n", host, a.srv.ControlToken()))(a.t)
 }
 
 // dial connects to an in-memory server. It also returns the server's host.

@@ -82,16 +82,12 @@ func TestServer_RotateKeysVerification(t *testing.T) {
 		defer mu.Unlock()
 		keys = append(keys, message.KeyID)
 	}))
-	completeCheck := func() {
-		t.Helper()
+
+	for range 3 {
 		a.completeCheck(host)
 		waitIdle(t, srv)
 		id := a.create(phoneChecks02, `{"phone_number":"447700900012","redirect_url":"`+host+`"}`)
 		must(srv.Device().Open(t.Context(), srv.URL()+phoneChecks02+"/"+id+"/redirect"))(t)
-	}
-
-	for range 3 {
-		completeCheck()
 		srv.RotateKeys()
 		// The verifier refetches the key set for an unknown key, but only after a pause.
 		advance(t, srv, time.Minute)

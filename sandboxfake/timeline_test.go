@@ -155,21 +155,8 @@ var (
 	spaces    = regexp.MustCompile(` +`)
 )
 
-// setArtifacts sets the flag -artifacts until the test ends.
-func setArtifacts(t *testing.T) {
-	t.Helper()
-	artifacts := flag.Lookup("test.artifacts").Value
-	before := artifacts.String()
-	t.Cleanup(func() { _ = artifacts.Set(before) })
-	noError(t, artifacts.Set("true"))
-}
-
 // threeMethods has only the methods of sandboxfake.TB.
-type threeMethods struct{ test *failedTest }
-
-func (m threeMethods) Helper()                           {}
-func (m threeMethods) Cleanup(do func())                 { m.test.Cleanup(do) }
-func (m threeMethods) Fatalf(format string, args ...any) { m.test.Fatalf(format, args...) }
+type threeMethods struct{ sandboxfake.TB }
 
 func TestNew_WithoutTimeline(t *testing.T) {
 	t.Parallel()
@@ -204,7 +191,10 @@ func TestNew_WithoutTimeline(t *testing.T) {
 // -artifacts is that of the test process, so the caller does not call t.Parallel.
 func timelineFile(t *testing.T, test *failedTest) (log, page string) {
 	t.Helper()
-	setArtifacts(t)
+	artifacts := flag.Lookup("test.artifacts").Value
+	before := artifacts.String()
+	t.Cleanup(func() { _ = artifacts.Set(before) })
+	noError(t, artifacts.Set("true"))
 	log = test.end()
 	content, err := os.ReadFile(filepath.Join(test.dir, "timeline.html"))
 	if err != nil {
