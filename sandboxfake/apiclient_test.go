@@ -213,9 +213,7 @@ func (b *recordingReceiver) last(t testing.TB) map[string]any {
 func (a *api) completeCheck(target string) (id string) {
 	a.t.Helper()
 	id = a.create(phoneChecks, `{"phone_number":"447700900012","callback_url":"`+target+`"}`)
-	if r := a.get(phoneChecks + "/" + id + "/redirect"); r.status != http.StatusOK {
-		a.t.Fatalf("open: %d %s", r.status, r.body)
-	}
+	a.get(phoneChecks+"/"+id+"/redirect").wantStatus(a.t, http.StatusOK)
 	return id
 }
 

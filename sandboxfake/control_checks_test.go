@@ -329,11 +329,7 @@ func (a *api) controlOpen(id, as string, follow bool) response {
 func (r response) statusOf() any { return r.json["response"].(map[string]any)["status"] }
 
 // checkID returns the ID of the check in a response to POST checks, or "".
-func (r response) checkID() string {
-	check, _ := r.json["check"].(map[string]any)
-	id, _ := check["check_id"].(string)
-	return id
-}
+func (r response) checkID() string { return r.text("check", "check_id") }
 
 func TestServer_ControlCreateCheck(t *testing.T) {
 	t.Parallel()

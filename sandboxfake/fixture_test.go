@@ -80,9 +80,7 @@ func TestServer_ResponsesMatchFixtures(t *testing.T) {
 	}
 	open := func(path string, check map[string]any) {
 		t.Helper()
-		if r := a.get(path + "/" + check["check_id"].(string) + "/redirect"); r.status != 200 {
-			t.Fatalf("open: %d %s", r.status, r.body)
-		}
+		a.get(path+"/"+check["check_id"].(string)+"/redirect").wantStatus(t, http.StatusOK)
 		waitIdle(t, srv)
 	}
 	read := func(path string, check map[string]any) map[string]any {
