@@ -6,7 +6,6 @@ import (
 	"encoding/hex"
 	"io"
 	"net/http"
-	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -30,14 +29,13 @@ func TestServer_CallbackRetrySchedule(t *testing.T) {
 			w.WriteHeader(http.StatusServiceUnavailable)
 		}))
 
-		id := a.create("/phone_check/v0.1/checks", `{"phone_number":"447700900000","callback_url":"`+host+`"}`)
-		a.get("/phone_check/v0.1/checks/" + id + "/redirect")
+		a.open(phoneChecks, a.create(phoneChecks, `{"phone_number":"447700900000","callback_url":"`+host+`"}`))
 		delivery := must(srv.WaitDelivery(t.Context(), func(d sandboxfake.Delivery) bool { return d.Done }))(t)
 
 		// Six attempts, with waits of 10, 20, 30, 40 and 50 s between them.
 		want := []time.Duration{0, 10 * time.Second, 30 * time.Second, 60 * time.Second, 100 * time.Second, 150 * time.Second}
 		wantEqual(t, want, at, "times of the attempts")
-		if slices.Sort(dates); len(slices.Compact(dates)) != len(want) {
+		if distinct(dates) != len(want) {
 			t.Errorf("dates = %q, want a different one for each attempt", dates)
 		}
 		if len(delivery.Attempts) != 6 || delivery.Acknowledged() {
@@ -107,8 +105,7 @@ func TestServer_CallbackRetryByResponse(t *testing.T) {
 					}
 				}))
 
-				id := a.create("/phone_check/v0.1/checks", `{"phone_number":"447700900000","callback_url":"`+host+`"}`)
-				a.get("/phone_check/v0.1/checks/" + id + "/redirect")
+				a.open(phoneChecks, a.create(phoneChecks, `{"phone_number":"447700900000","callback_url":"`+host+`"}`))
 				advance(t, srv, time.Hour)
 
 				delivery := srv.Deliveries()[0]

@@ -194,8 +194,8 @@ func resetIDs(t *testing.T, a *api, n int, reset func(int)) []string {
 	return ids
 }
 
-// distinct returns the number of different IDs.
-func distinct(ids []string) int { return len(slices.Compact(slices.Sorted(slices.Values(ids)))) }
+// distinct returns the number of different texts.
+func distinct(texts []string) int { return len(slices.Compact(slices.Sorted(slices.Values(texts)))) }
 
 func TestServer_ResetRepeatsIDs(t *testing.T) {
 	t.Parallel()
