@@ -224,8 +224,7 @@ func TestServer_RejectsInvalidURLs(t *testing.T) {
 func TestServer_EmptyURLs(t *testing.T) {
 	t.Parallel()
 	srv := consoleServer(t)
-	var receiver recordingReceiver
-	callbacks := srv.Handle("shop.sandbox.test", &receiver)
+	receiver, callbacks := newRecordingReceiver(srv)
 	owner := newOwnerAPI(t, srv)
 	_, credentials := owner.newProject(fmt.Sprintf(`{"name":"Shop","mode":"sandbox","callback_url":%q,"configuration":{"phone_check":{"callback_url":"","redirect_url":"https://app.sandbox.test/back"}}}`, callbacks))
 	product := newProductAPI(t, srv, credentials)

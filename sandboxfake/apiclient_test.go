@@ -179,6 +179,12 @@ type recordingReceiver struct {
 	all []map[string]any
 }
 
+// newRecordingReceiver returns a receiver at app.sandbox.test and its URL.
+func newRecordingReceiver(srv *sandboxfake.Server) (*recordingReceiver, string) {
+	b := new(recordingReceiver)
+	return b, srv.Handle("app.sandbox.test", b)
+}
+
 func (b *recordingReceiver) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	text, _ := io.ReadAll(r.Body)
 	var body map[string]any

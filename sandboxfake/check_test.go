@@ -115,8 +115,7 @@ func TestServer_OpenedBody(t *testing.T) {
 		}
 		return sandboxfake.Outcome{Status: idverify.StatusError, Match: idverify.VerdictNo, ErrorCode: errorCode}
 	}))
-	var receiver recordingReceiver
-	callbacks := srv.Handle("shop.sandbox.test", &receiver)
+	receiver, callbacks := newRecordingReceiver(srv)
 	product := newProductAPI(t, srv, srv.Credentials())
 	for _, row := range []struct {
 		version, errorCode, fields string
@@ -186,8 +185,7 @@ func TestWithPhoneIPCheck(t *testing.T) {
 		{sandboxfake.WithSeed(1), `,"phone_ip":"192.0.2.10"`, ""},
 	} {
 		srv := sandboxfake.New(t, sandboxfake.WithInMemory(), row.option)
-		var receiver recordingReceiver
-		callbacks := srv.Handle("shop.sandbox.test", &receiver)
+		receiver, callbacks := newRecordingReceiver(srv)
 		a := newAPI(t, srv)
 		for _, path := range []string{phoneChecks, phoneChecks02, "/subscriber_check/v0.1/checks", "/subscriber_check/v0.2/checks"} {
 			id := a.create(path, fmt.Sprintf(`{"phone_number":"447700900012","callback_url":%q%s}`, callbacks, row.phoneIP))
@@ -220,8 +218,7 @@ func TestServer_OutcomesAtCodeExchange(t *testing.T) {
 			t.Parallel()
 			srv := sandboxfake.New(t, sandboxfake.WithInMemory(), sandboxfake.WithFrozenClock(frozenAt))
 			a := newAPI(t, srv)
-			var receiver recordingReceiver
-			host := srv.Handle("app.sandbox.test", &receiver)
+			receiver, host := newRecordingReceiver(srv)
 			for i := range 100 {
 				suffix, want, overrides := table.outcome(i)
 				id := a.create(path, `{"phone_number":"4477009000`+suffix+`","callback_url":"`+host+`"}`)
@@ -427,8 +424,7 @@ func TestServer_CheckExpires(t *testing.T) {
 				t.Parallel()
 				srv := sandboxfake.New(t, row.opts...)
 				a := newAPI(t, srv)
-				var receiver recordingReceiver
-				host := srv.Handle("app.sandbox.test", &receiver)
+				receiver, host := newRecordingReceiver(srv)
 				id := a.create(path, `{"phone_number":"447700900012","callback_url":"`+host+`"}`)
 				if status == "PENDING" {
 					a.open(path, id)

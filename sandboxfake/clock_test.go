@@ -283,8 +283,7 @@ func TestServer_RunningClockExpiry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := sandboxfake.New(t, sandboxfake.WithInMemory())
 		a := newAPI(t, srv)
-		var receiver recordingReceiver
-		host := srv.Handle("app.sandbox.test", &receiver)
+		host := srv.Handle("app.sandbox.test", new(recordingReceiver))
 		a.create(phoneChecks, `{"phone_number":"447700900012","callback_url":"`+host+`"}`)
 		// Time added by Advance counts for the expiry.
 		advance(t, srv, 100*time.Second)

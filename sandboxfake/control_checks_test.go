@@ -177,8 +177,7 @@ func kinds(events []map[string]any) []string { return textsOf(events, "kind") }
 func TestServer_ControlTimeline(t *testing.T) {
 	t.Parallel()
 	a := newControlAPI(t, sandboxfake.WithFrozenClock(frozenAt))
-	var receiver recordingReceiver
-	host := a.srv.Handle("app.sandbox.test", &receiver)
+	host := a.srv.Handle("app.sandbox.test", new(recordingReceiver))
 	id := a.create(phoneChecks02, fmt.Sprintf(`{"phone_number":"447700900012","callback_url":"%s/callbacks","redirect_url":"%s/back"}`, host, host))
 	location := a.open(phoneChecks02, id).header.Get("Location")
 	a.exchange(phoneChecks02, id, codeOf(t, location))

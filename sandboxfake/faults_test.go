@@ -458,8 +458,7 @@ func TestFault_CallbackOfCheck(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				a := newControlAPI(t)
-				var receiver recordingReceiver
-				host := a.srv.Handle("app.sandbox.test", &receiver)
+				host := a.srv.Handle("app.sandbox.test", new(recordingReceiver))
 				id := a.create(phoneChecks, `{"phone_number":"447700900012","callback_url":"`+host+`"}`)
 				row.inject(a, id)
 

@@ -68,8 +68,7 @@ func TestServer_ResponsesMatchFixtures(t *testing.T) {
 	t.Parallel()
 	srv := sandboxfake.New(t, sandboxfake.WithInMemory(), sandboxfake.WithFrozenClock(frozenAt))
 	a := newAPI(t, srv)
-	var receiver recordingReceiver
-	host := srv.Handle("shop.sandbox.test", &receiver)
+	receiver, host := newRecordingReceiver(srv)
 	create := func(path, number string) map[string]any {
 		t.Helper()
 		body := `{"phone_number":"` + number + `","callback_url":"` + host + `","reference_id":"sign-up 42","period":1440}`

@@ -120,8 +120,7 @@ func TestServer_HistoryDeliveries(t *testing.T) {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
 			a := newControlAPI(t, sandboxfake.WithFrozenClock(frozenAt), sandboxfake.WithJournalLimit(row.limit))
-			var receiver recordingReceiver
-			id := a.completeCheck(a.srv.Handle("app.sandbox.test", &receiver))
+			id := a.completeCheck(a.srv.Handle("app.sandbox.test", new(recordingReceiver)))
 			for range row.total - 1 {
 				noError(t, a.srv.Redeliver(t.Context(), a.srv.Deliveries()[0].ID))
 			}
@@ -258,8 +257,7 @@ func TestAttempt_DurationWithoutWait(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		a := newAPI(t, sandboxfake.New(t, sandboxfake.WithInMemory(), sandboxfake.WithSystemDates()))
-		var receiver recordingReceiver
-		a.completeCheck(a.srv.Handle("app.sandbox.test", &receiver))
+		a.completeCheck(a.srv.Handle("app.sandbox.test", new(recordingReceiver)))
 		noError(t, a.srv.Redeliver(t.Context(), a.srv.Deliveries()[0].ID))
 		began := time.Now()
 

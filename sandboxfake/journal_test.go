@@ -165,8 +165,7 @@ func TestWithJournalLimit_DroppedDelivery(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := sandboxfake.New(t, sandboxfake.WithInMemory(), sandboxfake.WithJournalLimit(1))
 		a := newAPI(t, srv)
-		var deliveries recordingReceiver
-		host := srv.Handle("app.sandbox.test", &deliveries)
+		deliveries, host := newRecordingReceiver(srv)
 		for range 3 {
 			a.create(phoneChecks, `{"phone_number":"447700900012","callback_url":"`+host+`"}`)
 		}

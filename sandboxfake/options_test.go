@@ -193,8 +193,7 @@ func TestServer_InProcessClients(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			srv := sandboxfake.New(t, row.opts...)
-			receiver := new(recordingReceiver)
-			callbacks := srv.Handle("app.sandbox.test", receiver)
+			receiver, callbacks := newRecordingReceiver(srv)
 			check := must(srv.Client().PhoneChecks.Create(t.Context(), idverify.PhoneCheckParams{PhoneNumber: "447700900012", CallbackURL: callbacks}))(t)
 
 			visit := must(srv.Device().Open(t.Context(), check.CheckURL))(t)

@@ -59,8 +59,7 @@ func TestServer_SandboxOutcomes(t *testing.T) {
 			t.Parallel()
 			srv := sandboxfake.New(t, sandboxfake.WithInMemory(), sandboxfake.WithFrozenClock(frozenAt))
 			a := newAPI(t, srv)
-			var receiver recordingReceiver
-			host := srv.Handle("app.sandbox.test", &receiver)
+			receiver, host := newRecordingReceiver(srv)
 			for i := range 100 {
 				suffix, want, overrides := table.outcome(i)
 
@@ -123,8 +122,7 @@ func TestWithOutcomeFunc_Outcome(t *testing.T) {
 		"447700900005": {Status: idverify.StatusError, ErrorCode: "ip_mismatch"},
 	}
 	srv := consoleServer(t, sandboxfake.WithLiveProject(), sandboxfake.WithOutcomeFunc(func(_ idverify.Product, number string) sandboxfake.Outcome { return outcomes[number] }))
-	var received recordingReceiver
-	host := srv.Handle("app.sandbox.test", &received)
+	received, host := newRecordingReceiver(srv)
 	product := newProductAPI(t, srv, srv.Credentials())
 	show := func(o sandboxfake.Outcome) string {
 		fields := map[string]any{"status": string(o.Status)}
