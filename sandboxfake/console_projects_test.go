@@ -387,9 +387,7 @@ func FuzzProjectPatch(f *testing.F) {
 		}
 		project = projects + "/" + again.text("project_id")
 		for _, field := range []string{"name", "mode", "callback_url", "configuration"} {
-			if diff := cmp.Diff(after.json[field], again.json[field]); diff != "" {
-				t.Errorf("%s (-patched +created):\n%s", field, diff)
-			}
+			wantEqual(t, after.json[field], again.json[field], "%s of the created project, compared with the patched one", field)
 		}
 	})
 }

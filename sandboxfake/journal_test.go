@@ -530,9 +530,7 @@ func TestServer_Redeliver(t *testing.T) {
 	if again.Attempts[0].Header.Get("Authorization") == first.Attempts[0].Header.Get("Authorization") || again.Attempts[0].Header.Get("Date") == first.Attempts[0].Header.Get("Date") {
 		t.Error("redelivery has the date or signature of the first delivery: receivers reject it as a replay")
 	}
-	if cmp.Diff(first, srv.Deliveries()[0]) != "" {
-		t.Error("first delivery in the journal changed")
-	}
+	wantEqual(t, first, srv.Deliveries()[0], "first delivery in the journal")
 	if err := srv.Redeliver(t.Context(), "unknown"); err == nil {
 		t.Error("Redeliver of an unknown delivery succeeded, want an error")
 	}

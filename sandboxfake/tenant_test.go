@@ -214,9 +214,7 @@ func (n *tenants) check(t *testing.T, op wire.Operation, intruder int, want stri
 
 	r := n.product.do(n.request(op, intruder, true))
 
-	if diff := cmp.Diff(before, n.snapshot(intruder)); diff != "" {
-		t.Errorf("%s changed the victim's data (-before +after):\n%s", name, diff)
-	}
+	wantEqual(t, before, n.snapshot(intruder), "%s: data of the victim, which must not change", name)
 	got := strconv.Itoa(r.status) + " " + r.fragment()
 	switch {
 	case op.Name == wire.Token.Name:
@@ -244,9 +242,7 @@ func (n *tenants) check(t *testing.T, op wire.Operation, intruder int, want stri
 	if diff := cmp.Diff(string(unknown.body), string(r.body)); diff != "" || r.status != unknown.status {
 		t.Errorf("%s: %d, for unknown IDs %d (-unknown +victim's):\n%s", name, r.status, unknown.status, diff)
 	}
-	if diff := cmp.Diff(unknown.header, r.header); diff != "" {
-		t.Errorf("%s: headers disclose that the object exists (-unknown +victim's):\n%s", name, diff)
-	}
+	wantEqual(t, unknown.header, r.header, "%s: headers, which must not disclose that the object exists", name)
 }
 
 // sameWorkspace reports whether an intruder is a member of the victim's workspace and may read
