@@ -94,6 +94,14 @@ func (a *api) send(method, path, media, body string) response {
 	return a.do(request)
 }
 
+// sendHeader sends a request without a body that has only the given header.
+func (a *api) sendHeader(method, path string, header http.Header) response {
+	a.t.Helper()
+	request := a.request(method, path, "")
+	request.Header = header.Clone()
+	return a.do(request)
+}
+
 func (a *api) get(path string) response { a.t.Helper(); return a.call(http.MethodGet, path, "") }
 
 func (a *api) post(path, body string) response {

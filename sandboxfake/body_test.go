@@ -70,16 +70,13 @@ func TestServer_BodyTimeoutEnds(t *testing.T) {
 				} else {
 					a.srv.Inject(sandboxfake.Match{Operation: "phone_check.create"}, sandboxfake.Fault{Latency: time.Minute, Status: 503})
 				}
-				request := a.request(row.method, row.path, row.body)
-				request.Header.Set("Content-Type", "application/json")
-				request.Header.Set("Authorization", "Bearer "+a.token)
+				token := a.token
 				if strings.HasPrefix(row.path, "/_sandbox/") {
-					request.Header = bearer(a.srv.ControlToken())
-					request.Header.Set("Content-Type", "application/json")
+					token = a.srv.ControlToken()
 				}
 				started := time.Now()
 
-				got := a.do(request)
+				got := (&api{t: t, srv: a.srv, token: token}).send(row.method, row.path, "application/json", row.body)
 
 				if waited := time.Since(started); got.status != row.status || waited != time.Minute {
 					t.Errorf("%d after %v, want %d after 1m0s: %s", got.status, waited, row.status, got.body)

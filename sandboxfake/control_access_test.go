@@ -53,10 +53,7 @@ func TestServer_ControlRequiresToken(t *testing.T) {
 		{"token", http.MethodGet, "/_sandbox/requests", bearer(token), 200},
 		{"lower-case scheme", http.MethodGet, "/_sandbox/requests", http.Header{"Authorization": {"bearer " + token}}, 200},
 	} {
-		request := a.request(row.method, row.path, "")
-		request.Header = row.header
-
-		got := a.do(request)
+		got := a.sendHeader(row.method, row.path, row.header)
 
 		if got.status != row.status {
 			t.Errorf("%s: %d %s, want %d", row.name, got.status, got.body, row.status)
@@ -163,17 +160,14 @@ func TestServer_ControlCrossOrigin(t *testing.T) {
 		{"other site by Origin", http.Header{"Content-Type": {"application/json"}, "Origin": {"https://evil.example"}}, 403},
 		{"JSON of a program", http.Header{"Content-Type": {"application/json; charset=utf-8"}}, 204},
 	} {
-		request := a.request(http.MethodPost, "/_sandbox/idle", "")
-		request.Header = row.header
-		request.Header.Set("Authorization", "Bearer "+a.srv.ControlToken())
+		row.header.Set("Authorization", "Bearer "+a.srv.ControlToken())
 
-		if got := a.do(request); got.status != row.status || got.header.Get("Access-Control-Allow-Origin") != "" {
+		if got := a.sendHeader(http.MethodPost, "/_sandbox/idle", row.header); got.status != row.status || got.header.Get("Access-Control-Allow-Origin") != "" {
 			t.Errorf("%s: %d, allowed origin %q, want %d and none", row.name, got.status, got.header.Get("Access-Control-Allow-Origin"), row.status)
 		}
 	}
-	preflight := a.request(http.MethodOptions, "/_sandbox/idle", "")
-	preflight.Header = http.Header{"Origin": {"https://evil.example"}, "Access-Control-Request-Method": {"POST"}, "Access-Control-Request-Headers": {"authorization,content-type"}}
-	if got := a.do(preflight); got.status/100 == 2 || got.header.Get("Access-Control-Allow-Headers") != "" {
+	preflight := http.Header{"Origin": {"https://evil.example"}, "Access-Control-Request-Method": {"POST"}, "Access-Control-Request-Headers": {"authorization,content-type"}}
+	if got := a.sendHeader(http.MethodOptions, "/_sandbox/idle", preflight); got.status/100 == 2 || got.header.Get("Access-Control-Allow-Headers") != "" {
 		t.Errorf("preflight = %d %v, want it rejected", got.status, got.header)
 	}
 }
@@ -261,14 +255,10 @@ func TestServer_SessionAuthorizes(t *testing.T) {
 		{"plain text", http.Header{"Cookie": {right}, "Content-Type": {"text/plain"}}, 204, 415},
 		{"malformed type", http.Header{"Cookie": {right}, "Content-Type": {"application/json/x"}}, 204, 415},
 	} {
-		send := func(method string) response {
-			request := a.request(method, "/_sandbox/session", "")
-			request.Header = row.header.Clone()
-			if row.header["Content-Type"] == nil {
-				request.Header.Set("Content-Type", "application/json")
-			}
-			return a.do(request)
+		if row.header["Content-Type"] == nil {
+			row.header.Set("Content-Type", "application/json")
 		}
+		send := func(method string) response { return a.sendHeader(method, "/_sandbox/session", row.header) }
 
 		get, post, del := send(http.MethodGet), send(http.MethodPost), send(http.MethodDelete)
 

@@ -232,10 +232,7 @@ func TestServer_ControlPageOff(t *testing.T) {
 	t.Parallel()
 	a := newControlAPI(t)
 	for path, want := range map[string]int{"/_sandbox/": 200, "/_sandbox/page/main.js": 401, "/_sandbox/open/a-check": 401, "/_sandbox/ca": 401, "/": 401} {
-		request := a.request(http.MethodGet, path, "")
-		request.Header.Set("Accept", browserAccept)
-
-		got := a.do(request)
+		got := a.sendHeader(http.MethodGet, path, http.Header{"Accept": {browserAccept}})
 
 		if got.status != want || strings.HasPrefix(got.header.Get("Content-Type"), "text/html") {
 			t.Errorf("%s without control page: %d %s, want %d without HTML", path, got.status, got.header.Get("Content-Type"), want)
@@ -302,17 +299,12 @@ const oldSafari = "Mozilla/5.0 (iPhone; CPU iPhone OS 15_8 like Mac OS X) AppleW
 func TestServer_PhonePage(t *testing.T) {
 	t.Parallel()
 	a := newControlAPI(t, sandboxfake.WithControl(sandboxfake.ControlOptions{Page: testPage, PhonePage: true}))
-	open := func(path string, header http.Header) response {
-		request := a.request(http.MethodGet, path, "")
-		request.Header = header.Clone()
-		return a.do(request)
-	}
 	for _, path := range []string{phoneChecks, phoneChecks02, "/subscriber_check/v0.1/checks"} {
 		for _, client := range phoneClients {
 			id := a.create(path, `{"phone_number":"447700900012"}`)
 			before := len(a.srv.Requests())
 
-			got := open(path+"/"+id+"/redirect", client.header)
+			got := a.sendHeader(http.MethodGet, path+"/"+id+"/redirect", client.header)
 
 			redirected := got.status == http.StatusSeeOther && got.header.Get("Location") == "/_sandbox/open/"+id
 			if redirected != client.page {
@@ -325,11 +317,11 @@ func TestServer_PhonePage(t *testing.T) {
 				t.Errorf("%s, %s: check = %s, want it unopened: %t", path, client.name, check.body, client.page)
 			}
 		}
-		if got := open(path+"/x", phoneClients[0].header); got.status != http.StatusUnauthorized {
+		if got := a.sendHeader(http.MethodGet, path+"/x", phoneClients[0].header); got.status != http.StatusUnauthorized {
 			t.Errorf("%s: browser reads a check: %d, want 401 as for other clients", path, got.status)
 		}
 	}
-	if got := open("/nothing", phoneClients[0].header); got.status != http.StatusUnauthorized {
+	if got := a.sendHeader(http.MethodGet, "/nothing", phoneClients[0].header); got.status != http.StatusUnauthorized {
 		t.Errorf("browser opens an unknown path: %d, want 401 as for other clients", got.status)
 	}
 }
@@ -338,13 +330,11 @@ func TestServer_PhonePageOff(t *testing.T) {
 	t.Parallel()
 	a := newPageAPI(t)
 	id := a.create(phoneChecks, `{"phone_number":"447700900012"}`)
-	request := a.request(http.MethodGet, phoneChecks+"/"+id+"/redirect", "")
-	request.Header = phoneClients[0].header
 	if checks, _ := a.checks(""); checks[0]["open_url"] != a.srv.URL()+"/_sandbox/open/"+id {
 		t.Errorf("open_url = %v, want that of the page", checks[0]["open_url"])
 	}
 
-	a.do(request)
+	a.sendHeader(http.MethodGet, phoneChecks+"/"+id+"/redirect", phoneClients[0].header)
 
 	if checks, _ := a.checks(""); checks[0]["open_url"] != nil {
 		t.Errorf("open_url of an opened check = %v, want none", checks[0]["open_url"])
@@ -361,10 +351,7 @@ func TestServer_RootRedirectsBrowsers(t *testing.T) {
 		method, accept string
 		status         int
 	}{{http.MethodGet, browserAccept, 303}, {http.MethodGet, "*/*", 401}, {http.MethodPost, browserAccept, 401}} {
-		request := a.request(row.method, "/", "")
-		request.Header.Set("Accept", row.accept)
-
-		got := a.do(request)
+		got := a.sendHeader(row.method, "/", http.Header{"Accept": {row.accept}})
 
 		if got.status != row.status || got.status == 303 && (got.header.Get("Location") != "/_sandbox/" || got.header.Get("Cache-Control") != "no-store") {
 			t.Errorf("%s / of %q: %d with %v, want %d", row.method, row.accept, got.status, got.header, row.status)

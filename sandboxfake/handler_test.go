@@ -53,10 +53,9 @@ func TestServer_Preflight(t *testing.T) {
 	t.Parallel()
 	a := &api{t: t, srv: sandboxfake.New(t, sandboxfake.WithInMemory())}
 	for path, header := range map[string]string{phoneChecks: "authorization, content-type", callerPath: "x-sdk-version"} {
-		request := a.request(http.MethodOptions, path, "")
-		request.Header = http.Header{"Origin": {"https://app.sandbox.test"}, "Access-Control-Request-Method": {"GET"}, "Access-Control-Request-Headers": {header}}
-
-		r := a.do(request)
+		r := a.sendHeader(http.MethodOptions, path, http.Header{
+			"Origin": {"https://app.sandbox.test"}, "Access-Control-Request-Method": {"GET"}, "Access-Control-Request-Headers": {header},
+		})
 
 		got := []any{r.status, r.header.Get("Access-Control-Allow-Origin"), r.header.Get("Access-Control-Allow-Methods"), r.header.Get("Access-Control-Allow-Headers"), len(r.body)}
 		wantEqual(t, []any{204, "*", "GET, POST, PUT, PATCH, DELETE, OPTIONS", header, 0}, got, "preflight of %s", path)

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
 	"strings"
@@ -245,11 +246,9 @@ func TestServer_HeaderLimit(t *testing.T) {
 			t.Run(name+" "+row.name, func(t *testing.T) {
 				t.Parallel()
 				a := newAPI(t, sandboxfake.New(t, opts...))
-				request := a.request(http.MethodGet, phoneChecks, "")
-				request.Header = row.header.Clone()
-				request.Header.Set("Authorization", "Bearer "+a.token)
+				row.header.Set("Authorization", "Bearer "+a.token)
 
-				got := a.do(request)
+				got := a.sendHeader(http.MethodGet, phoneChecks, row.header)
 
 				if got.status != row.status {
 					t.Errorf("%d %s, want %d", got.status, got.body, row.status)
@@ -290,10 +289,7 @@ func TestServer_LimitsRequestJournal(t *testing.T) {
 		{"body over the limit", "", nil, number + strings.Repeat(" ", 60<<10), len(phoneChecks), journalBody + len(truncatedMark), 0, true},
 	} {
 		request := a.request(http.MethodPost, phoneChecks+row.query, row.body)
-		request.Header = row.header.Clone()
-		if request.Header == nil {
-			request.Header = make(http.Header)
-		}
+		maps.Copy(request.Header, row.header)
 		request.Header.Set("Authorization", "Bearer "+a.token)
 		request.Header.Set("Content-Type", "application/json")
 

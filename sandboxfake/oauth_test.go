@@ -179,9 +179,7 @@ func TestServer_TokenExpiry(t *testing.T) {
 	a := &api{t: t, srv: srv}
 	token := a.tokenFor(srv.Credentials(), "phone_check")
 	status := func(authorization string) int {
-		request := a.request(http.MethodGet, phoneChecks, "")
-		request.Header.Set("Authorization", authorization)
-		return a.do(request).status
+		return a.sendHeader(http.MethodGet, phoneChecks, http.Header{"Authorization": {authorization}}).status
 	}
 
 	for authorization, want := range map[string]int{

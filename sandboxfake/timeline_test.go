@@ -258,9 +258,7 @@ func TestNew_TimelineLimits(t *testing.T) {
 		srv.Inject(sandboxfake.Match{}, sandboxfake.Fault{Status: 500, Code: "<script>\x1b[2J\u202e"})()
 	}
 	a := newAPI(t, srv)
-	request := a.request(http.MethodGet, "/<script>alert(1)</script>", "")
-	request.Header.Set("User-Agent", "<script>")
-	a.do(request)
+	a.sendHeader(http.MethodGet, "/<script>alert(1)</script>", http.Header{"User-Agent": {"<script>"}})
 	a.call(http.MethodPost, phoneChecks, `{"phone_number":"<script>`+strings.Repeat("x", 60<<10))
 
 	log, page := timelineFile(t, test)
