@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -359,13 +360,8 @@ func tokenCall(t *testing.T, c *idverify.Client) func() error {
 }
 
 // tokenRequests returns the token requests in the journal.
-func tokenRequests(srv *sandboxfake.Server) (tokens []sandboxfake.Request) {
-	for _, r := range srv.Requests() {
-		if r.Operation == "token.create" {
-			tokens = append(tokens, r)
-		}
-	}
-	return tokens
+func tokenRequests(srv *sandboxfake.Server) []sandboxfake.Request {
+	return slices.DeleteFunc(srv.Requests(), func(r sandboxfake.Request) bool { return r.Operation != "token.create" })
 }
 
 // tokenTransport sends requests to a server. It passes token requests after the first to renew.

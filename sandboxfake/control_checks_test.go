@@ -190,11 +190,8 @@ func TestServer_ControlTimeline(t *testing.T) {
 	}
 	requests := a.srv.Requests()
 	for i, operation := range map[int]string{0: "phone_check.create", 1: "phone_check.open", 3: "phone_check.complete"} {
-		found := false
-		for _, r := range requests {
-			found = found || r.ID == events[i]["request_id"] && r.Operation == operation
-		}
-		if !found {
+		called := func(r sandboxfake.Request) bool { return r.ID == events[i]["request_id"] && r.Operation == operation }
+		if !slices.ContainsFunc(requests, called) {
 			t.Errorf("%s has the request ID %v, want that of %s", events[i]["kind"], events[i]["request_id"], operation)
 		}
 	}

@@ -129,18 +129,13 @@ func TestServer_HistoryDeliveries(t *testing.T) {
 			got := a.control(http.MethodGet, "timeline?check_id="+id, "")
 
 			check, events := a.timeline(id)
-			var shown []string
-			for _, e := range events {
-				if e["kind"] == "callback_queued" {
-					shown = append(shown, e["delivery_id"].(string))
-				}
-			}
+			queued := slices.DeleteFunc(events, func(e map[string]any) bool { return e["kind"] != "callback_queued" })
 			deliveries := a.srv.Deliveries()
 			var newest []string
 			for _, d := range deliveries[len(deliveries)-row.shown:] {
 				newest = append(newest, d.ID)
 			}
-			wantEqual(t, newest, shown, "deliveries in the timeline")
+			wantEqual(t, newest, textsOf(queued, "delivery_id"), "deliveries in the timeline")
 			if got.json["dropped"] != float64(row.total-row.shown) || check["deliveries"] != float64(row.total) {
 				t.Errorf("dropped %v of %v deliveries, want %d of %d", got.json["dropped"], check["deliveries"], row.total-row.shown, row.total)
 			}
