@@ -15,6 +15,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/idverify/idverify-go/internal/killtest"
+	"github.com/idverify/idverify-go/internal/tooltest"
 	"github.com/idverify/idverify-go/redisstore"
 )
 
@@ -39,13 +40,10 @@ type server struct {
 	process *exec.Cmd
 }
 
-// startServer starts a redis-server and stops it when the test ends. It skips the test if
-// redis-server is not installed.
+// startServer starts a redis-server and stops it when the test ends.
 func startServer(t testing.TB, args ...string) *server {
 	t.Helper()
-	if _, err := exec.LookPath("redis-server"); err != nil {
-		t.Skip("redis-server is not installed (run script/setup redis)")
-	}
+	tooltest.Require(t, tooltest.Installed("redis-server"), "run script/setup redis")
 	dir := must(os.MkdirTemp("", "redis"))(t) // the path of t.TempDir is too long for a socket
 	s := &server{dir: dir, args: args}
 	t.Cleanup(func() {

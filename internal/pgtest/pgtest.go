@@ -5,7 +5,6 @@ package pgtest
 
 import (
 	"bufio"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -17,6 +16,8 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+
+	"github.com/idverify/idverify-go/internal/tooltest"
 )
 
 // Shared is a server for all tests of a package. TestMain must close it.
@@ -26,16 +27,12 @@ type Shared struct {
 	err    error
 }
 
-var errNotInstalled = errors.New("PostgreSQL is not installed (run script/setup postgres)")
-
-// Start returns the server. The first test starts it, with an empty data directory. Start skips the
-// test if the machine has no PostgreSQL.
+// Start returns the server. The first test starts it, with an empty data directory. Without
+// PostgreSQL, Start ends the test as tooltest.Require does.
 func (s *Shared) Start(t testing.TB) *Server {
 	t.Helper()
+	tooltest.Require(t, bin() != "", "run script/setup postgres")
 	s.once.Do(func() { s.server, s.err = start() })
-	if errors.Is(s.err, errNotInstalled) {
-		t.Skip(s.err)
-	}
 	if s.err != nil {
 		t.Fatal(s.err)
 	}
@@ -73,9 +70,6 @@ const script = `trap "" PIPE; initdb -D data -U test --auth=trust --encoding=UTF
 	echo ready; read -r _; pg_ctl stop -D data -m immediate >/dev/null 2>&1; rm -rf "$PWD"`
 
 func start() (*Server, error) {
-	if bin() == "" {
-		return nil, errNotInstalled
-	}
 	dir, err := os.MkdirTemp("", "postgres") // the path of testing.T.TempDir is too long for a socket
 	if err != nil {
 		return nil, err

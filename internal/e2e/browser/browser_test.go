@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/chromedp/chromedp"
+
+	"github.com/idverify/idverify-go/internal/tooltest"
 )
 
 // timeout limits one action on a busy machine.
@@ -66,9 +68,7 @@ func skipSlow(t *testing.T) {
 func launch(t *testing.T, parent context.Context, options ...chromedp.ExecAllocatorOption) (ctx context.Context, stop func()) {
 	t.Helper()
 	path := findBrowser()
-	if path == "" {
-		t.Skip("chromium is not in the PATH (script/setup browser)")
-	}
+	tooltest.Require(t, path != "", "run script/setup browser")
 	allocator, stopAllocator := chromedp.NewExecAllocator(parent, append([]chromedp.ExecAllocatorOption{
 		chromedp.ExecPath(path),
 		chromedp.Headless,
