@@ -173,7 +173,7 @@ func (r response) wantProblem(t testing.TB, status int, fragment string) {
 	if got := r.header.Get("Content-Type"); got != "application/problem+json" {
 		t.Errorf("Content-Type = %q, want application/problem+json", got)
 	}
-	if r.json["title"] != http.StatusText(status) || r.json["status"] != float64(status) || r.json["detail"] == "" {
+	if r.json["title"] != http.StatusText(status) || r.json["status"] != float64(status) || r.text("detail") == "" {
 		t.Errorf("problem = %s, want a title, status and detail", r.body)
 	}
 	if got := r.header.Get("WWW-Authenticate"); (status == http.StatusUnauthorized) != strings.HasPrefix(got, "Bearer") {

@@ -395,10 +395,12 @@ func TestServer_ControlCreateCheckProject(t *testing.T) {
 	if check := got.json["check"].(map[string]any); check["project_id"] != project.ProjectID || check["live"] != true {
 		t.Errorf("check = %v, want a live one of project %s", check, project.ProjectID)
 	}
+	balances := make(map[any]any)
 	for _, w := range objects(a.state()["workspaces"]) {
-		if w["workspace_id"] == account.WorkspaceID && w["balance"] != 99.0 {
-			t.Errorf("balance = %v, want 99: a live check costs 1", w["balance"])
-		}
+		balances[w["workspace_id"]] = w["balance"]
+	}
+	if got := balances[account.WorkspaceID]; got != 99.0 {
+		t.Errorf("balance = %v, want 99: a live check costs 1", got)
 	}
 	a.control(http.MethodPost, "checks", `{"phone_number":"447700900012","project_id":"x"}`).wantProblem(t, http.StatusNotFound, "not_found")
 }

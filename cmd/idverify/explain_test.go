@@ -420,6 +420,7 @@ func quoted(s string) string {
 }
 
 func asMember(name, value string) string { return quoted(name) + ":" + quoted(value) }
+func asLower(name, value string) string  { return asMember(strings.ToLower(name), value) }
 func asList(name, value string) string   { return quoted(name) + ":[" + quoted(value) + "]" }
 func asCouple(name, value string) string { return "[" + quoted(name) + "," + quoted(value) + "]" }
 func asFlat(name, value string) string   { return quoted(name) + "," + quoted(value) }
@@ -463,7 +464,7 @@ func captures(tb testing.TB) map[string]string {
 		"HAR":                       `{"log":{"entries":[{"request":{"method":"POST","url":` + quoted("https://api.example.com"+r.RequestURI) + `,"httpVersion":"HTTP/2.0","headers":[` + headersAs(r, asNamed) + `],"postData":{"mimeType":"application/json","text":` + body + `}}}]}}`,
 		"HAR entry":                 `{"request":{"method":"POST","url":` + quoted("https://api.example.com"+r.RequestURI) + `,"headers":[` + headersAs(r, asNamed) + `],"postData":{"text":` + body + `}}}`,
 		"AWS API Gateway v1":        `{"resource":"/{proxy+}","path":` + quoted(path) + `,"httpMethod":"POST","headers":{` + headersAs(r, asMember) + `},"multiValueHeaders":{` + headersAs(r, asList) + `},"queryStringParameters":{"q":"a b","tenant":"7"},"multiValueQueryStringParameters":{"tenant":["7"],"q":["a b"]},"requestContext":{"path":"/prod/callbacks","stage":"prod","domainName":"api.example.com"},"body":` + encoded + `,"isBase64Encoded":true}`,
-		"AWS API Gateway v2":        `{"version":"2.0","rawPath":` + quoted(path) + `,"rawQueryString":` + quoted(query) + `,"headers":{` + headersAs(r, asMember) + `},"requestContext":{"domainName":"api.example.com","http":{"method":"POST","path":` + quoted(path) + `}},"body":` + body + `,"isBase64Encoded":false}`,
+		"AWS API Gateway v2":        `{"version":"2.0","rawPath":` + quoted(path) + `,"rawQueryString":` + quoted(query) + `,"headers":{` + headersAs(r, asLower) + `},"requestContext":{"domainName":"api.example.com","http":{"method":"POST","path":` + quoted(path) + `}},"body":` + body + `,"isBase64Encoded":false}`,
 		"AWS load balancer":         `{"requestContext":{"elb":{"targetGroupArn":"arn:x"}},"httpMethod":"POST","path":` + quoted(path) + `,"queryStringParameters":{"tenant":"7","q":"a%20b"},"headers":{` + headersAs(r, asMember) + `},"body":` + body + `,"isBase64Encoded":false}`,
 		"Elastic Common Schema":     `{"http":{"request":{"method":"POST","headers":{` + headersAs(r, asMember) + `},"body":{"content":` + body + `}}},"url":{"path":` + quoted(path) + `,"query":` + quoted(query) + `,"domain":"api.example.com"}}`,
 		"Google Cloud with headers": `{"httpRequest":{"requestMethod":"POST","requestUrl":` + quoted("https://api.example.com"+r.RequestURI) + `,"status":400},"jsonPayload":{"headers":{` + headersAs(r, asMember) + `},"body":` + body + `}}`,

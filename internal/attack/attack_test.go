@@ -170,14 +170,19 @@ func TestAttack_Text(t *testing.T) {
 func TestAttack_Skew(t *testing.T) {
 	t.Parallel()
 	s := setups(t)["https://x.test/?a=1&b"] // its clock has a fraction of a second
+	checked := 0
 	for _, a := range attack.Callbacks() {
 		date, err := http.ParseTime(a.Message(s).Get("Date"))
 		if a.Skew == 0 || err != nil {
 			continue
 		}
+		checked++
 		if distance := date.Sub(s.Now).Abs(); distance < a.Skew || distance > a.Skew+time.Second {
 			t.Errorf("%s: the date is %v from the clock, want %v", a.Name, distance, a.Skew)
 		}
+	}
+	if checked != 6 {
+		t.Errorf("%d attacks have a date that differs from the clock, want 6", checked)
 	}
 }
 
