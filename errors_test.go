@@ -165,8 +165,11 @@ func TestClient_LogsNothingByDefault(t *testing.T) {
 	}
 }
 
-// withoutRetries permits one attempt.
-var withoutRetries = idverify.WithRetry(idverify.RetryPolicy{MaxAttempts: 1})
+// withoutRetries permits one attempt, oneAttempt with the default timeout.
+var (
+	withoutRetries = idverify.WithRetry(idverify.RetryPolicy{MaxAttempts: 1, AttemptTimeout: patience})
+	oneAttempt     = idverify.WithRetry(idverify.RetryPolicy{MaxAttempts: 1})
+)
 
 func FuzzErrorBody(f *testing.F) {
 	f.Add(412, fixture(f, "problem.json"))
@@ -421,7 +424,7 @@ func TestDecodeError_Text(t *testing.T) {
 		}
 	}
 	srv := newService(t, withRequestID("req-7", respondWith(200, strings.Repeat(" ", 10<<20+1))))
-	if _, err := srv.client(t, patient).PhoneChecks.Get(t.Context(), "a"); err == nil || err.Error() != prefix+"longer than 10 MiB [request req-7, 1 attempt]" {
+	if _, err := srv.client(t, withoutRetries).PhoneChecks.Get(t.Context(), "a"); err == nil || err.Error() != prefix+"longer than 10 MiB [request req-7, 1 attempt]" {
 		t.Errorf("more than 10 MiB: error = %v, want one that names the limit", err)
 	}
 	srv = newService(t, withRequestID("req-7", respondWith(200, `{"check_id":"a","status":"COMPLETED","new":[`+strings.Repeat("0,", 65_536)+`0]}`)))

@@ -95,7 +95,7 @@ var (
 )
 
 // defaultRetries permits the default number of attempts, with waits of at most a millisecond.
-var defaultRetries = idverify.RetryPolicy{MinWait: time.Microsecond, MaxWait: time.Millisecond}
+var defaultRetries = idverify.RetryPolicy{MinWait: time.Microsecond, MaxWait: time.Millisecond, AttemptTimeout: patience}
 
 // The client never repeats a POST or PATCH that was written completely, even if HTTP/2 guarantees
 // that the stream was not processed: a proxy may send REFUSED_STREAM after its backend has

@@ -182,6 +182,7 @@ func TestClient_SlowResponses(t *testing.T) {
 				t.Parallel()
 				synctest.Test(t, func(t *testing.T) {
 					h := newHostileServer(t, tt.attack)
+					h.retry = oneAttempt
 					ctx, want := withDeadline(t, deadline), cmp.Or(deadline, tt.withoutDeadline)
 					start := time.Now()
 
@@ -285,6 +286,7 @@ type hostileServer struct {
 	attack
 	base     string
 	http     *http.Client
+	retry    idverify.Option // of the client
 	bodies   *bodyCounter
 	handlers sync.WaitGroup
 }
@@ -298,7 +300,7 @@ type attack struct {
 // dials the in-memory network and uses HTTP/1.1, because some attacks hijack the connection.
 func newHostileServer(t testing.TB, a attack) *hostileServer {
 	t.Helper()
-	h := &hostileServer{attack: a}
+	h := &hostileServer{attack: a, retry: withoutRetries}
 	t.Cleanup(h.handlers.Wait) // after the server, which does not wait for hijacked connections
 	srv := sandboxfake.New(t, sandboxfake.WithInMemory())
 	fake := srv.HTTPClient().Transport.(*http.Transport)
@@ -361,7 +363,7 @@ const keySetPath = "/.well-known/jwks.json"
 
 func (h *hostileServer) client(t testing.TB) *idverify.Client {
 	t.Helper()
-	return must(idverify.NewClient(h.base, credentials, idverify.WithHTTPClient(h.http), withoutRetries))(t)
+	return must(idverify.NewClient(h.base, credentials, idverify.WithHTTPClient(h.http), h.retry))(t)
 }
 
 // get reads a PhoneCheck.

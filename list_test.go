@@ -558,7 +558,7 @@ func TestFindByReferenceID_LimitsBytes(t *testing.T) {
 	for total, want := range map[int]int{7: 7, 1000: 8} { // pages of the service and pages that are read
 		srv := newService(t, respondWith(200, strings.Replace(page, `"total_pages":1`, fmt.Sprintf(`"total_pages":%d`, total), 1)))
 
-		got, err := srv.client(t, patient).PhoneChecks.FindByReferenceID(t.Context(), "a")
+		got, err := srv.client(t, withoutRetries).PhoneChecks.FindByReferenceID(t.Context(), "a")
 
 		if n := len(srv.calls()); n != want {
 			t.Errorf("%d of %d pages were read, want %d", n, total, want)

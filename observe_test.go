@@ -562,7 +562,7 @@ func TestWithObserver_KeepsCancellation(t *testing.T) {
 					observer := idverify.WithObserver(func(ctx context.Context, operation string) (context.Context, func(idverify.Attempt)) {
 						return context.WithValue(derive(ctx), spanKey{}, operation), nil
 					})
-					return must(idverify.NewClient("https://idverify.sandbox.test", credentials, withoutRetries, observer,
+					return must(idverify.NewClient("https://idverify.sandbox.test", credentials, oneAttempt, observer,
 						idverify.WithHTTPClient(&http.Client{Transport: transport, Timeout: timeout})))(t)
 				}
 				get := func(ctx context.Context, timeout time.Duration) (time.Duration, error) {

@@ -51,7 +51,7 @@ func TestClient_ReportsTimeoutOnlyAtDeadline(t *testing.T) {
 						return nil, errors.New("net/http: request canceled")
 					}
 				})
-				c := newTransportClient(t, nil, withoutRetries, idverify.WithHTTPClient(&http.Client{Transport: transport, Timeout: tt.timeout}))
+				c := newTransportClient(t, nil, oneAttempt, idverify.WithHTTPClient(&http.Client{Transport: transport, Timeout: tt.timeout}))
 				for range 20 { // timers that are due at the same time run in any order
 					_, err := c.PhoneChecks.Get(withDeadline(t, tt.deadline), "a")
 
