@@ -165,7 +165,7 @@ func TestClient_LogsNothingByDefault(t *testing.T) {
 	}
 }
 
-// withoutRetries permits one attempt, oneAttempt with the default timeout.
+// withoutRetries and oneAttempt permit one attempt. That of oneAttempt has the default timeout.
 var (
 	withoutRetries = idverify.WithRetry(idverify.RetryPolicy{MaxAttempts: 1, AttemptTimeout: patience})
 	oneAttempt     = idverify.WithRetry(idverify.RetryPolicy{MaxAttempts: 1})

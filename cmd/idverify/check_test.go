@@ -77,7 +77,7 @@ func create(t *testing.T, env map[string]string, args ...string) (checkID, check
 	return checkID, checkURL
 }
 
-// wantCreates compares the number of requests that create a check, of all products.
+// wantCreates checks how many requests, of all products, created a check.
 func wantCreates(t *testing.T, srv *sandboxfake.Server, want int) {
 	t.Helper()
 	n := countRequests(srv, "phone_check.create") + countRequests(srv, "sim_check.create") + countRequests(srv, "subscriber_check.create")
