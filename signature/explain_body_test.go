@@ -85,6 +85,7 @@ func TestVerifier_ExplainEndsWithContext(t *testing.T) {
 				r := unfinishedCallback(t, server, name)
 				var closeConn func() error
 				if protocol == "HTTP/2.0" {
+					connect(t, server)
 					content, end := io.Pipe()
 					r.Body, r.GetBody, closeConn = content, nil, end.Close
 					go func() {

@@ -54,7 +54,28 @@ func serveVersion(t *testing.T, version int, build func(host string) http.Handle
 	srv.EnableHTTP2 = version == 2
 	srv.StartTLS()
 	t.Cleanup(srv.Close)
+	if srv.EnableHTTP2 {
+		connect(t, srv)
+	}
 	return srv
+}
+
+// connect opens the connection that the client of an HTTP/2 server uses. net/http closes one whose
+// first frames take more than 2 s, as on a busy machine.
+func connect(t *testing.T, srv *httptest.Server) {
+	t.Helper()
+	// The server responds without a call of its handler.
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodOptions, srv.URL, nil)
+	noError(t, err)
+	r.URL.Opaque = "*"
+	for range 100 {
+		var response *http.Response
+		if response, err = srv.Client().Do(r); err == nil {
+			response.Body.Close()
+			return
+		}
+	}
+	t.Fatal(err)
 }
 
 func send(t *testing.T, client *http.Client, r *http.Request) (status int, header http.Header, body string) {
