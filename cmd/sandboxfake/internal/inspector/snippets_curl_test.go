@@ -13,6 +13,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/idverify/idverify-go"
 	"github.com/idverify/idverify-go/internal/tooltest"
 	"github.com/idverify/idverify-go/sandboxfake"
@@ -70,7 +72,7 @@ func eachShell(t *testing.T, test func(t *testing.T, name string)) {
 // hostile are values that run a command, or change, in a shell that they are not quoted for.
 var hostile = []string{
 	`b\';touch owned;#`, "'; touch owned; '$(touch owned)`touch owned`\"; touch owned; \"", `\\'; touch owned; '\`,
-	`@/etc/passwd !! !touch ^a^b ${HOME} ~ * ? [a] {b,c} & | < > (touch owned)`, `''"; touch owned; "`,
+	`@/etc/passwd !! !touch ^a^b ${HOME} ~ * ? [a] {b,c} & | < > (touch owned)`, `''"; touch owned; "`, `; touch owned \`,
 	"-n %25s %25d\\0471 żółć 漢字 😀 \ufdd0\uf600", "a\ntouch owned\n\t\x1b[201~\r\x07touch owned\n\u202e\x00" + "7 end\n",
 }
 
@@ -102,19 +104,40 @@ var places = []string{
 
 func TestSnippets_HostileValues(t *testing.T) {
 	t.Parallel()
-	eachShell(t, func(t *testing.T, name string) {
-		base, requests := newReceiver(t)
-		for i, row := range commands(t, base, places) {
-			shell(t, name, strings.Join(row, "\n"), "CLIENT_ID=c", "CLIENT_SECRET=s", "TOKEN=t", "CA=")
+	tooltest.Require(t, tooltest.Installed("curl"), "run script/setup interop")
+	env := []string{"CLIENT_ID=c", "CLIENT_SECRET=s", "TOKEN=t", "CA="}
+	base, requests := newReceiver(t)
+	rows := commands(t, base, places)
+	want := make([]string, len(rows))
+	for i, row := range rows {
+		shell(t, "sh", strings.Join(row, "\n"), env...)
+		want[i] = shell(t, "sh", printCurl("sh")+strings.Join(row, "\n"), env...)
 
-			if got := len(requests); got != len(places) {
-				t.Errorf("%q: the receiver got %d requests, want %d", hostile[i], got, len(places))
-			}
-			for len(requests) > 0 {
-				<-requests
+		if got := len(requests); got != len(places) {
+			t.Errorf("%q: the receiver got %d requests, want %d", hostile[i], got, len(places))
+		}
+		for len(requests) > 0 {
+			<-requests
+		}
+	}
+	eachShell(t, func(t *testing.T, name string) {
+		for i, row := range rows {
+			got := shell(t, name, printCurl(name)+strings.Join(row, "\n"), env...)
+
+			if diff := cmp.Diff(want[i], got); diff != "" || strings.Count(got, "--globoff\x00") != len(places) {
+				t.Errorf("%q: arguments and input of curl (-sh +%s):\n%s", hostile[i], name, diff)
 			}
 		}
 	})
+}
+
+// printCurl returns the definition of a function curl that prints its arguments and its input. It
+// needs a fraction of the time of curl, which sends the same requests if they are the same.
+func printCurl(name string) string {
+	if name == "fish" {
+		return `function curl; printf '%s\0' $argv; cat; end` + "\n"
+	}
+	return `curl() { printf '%s\0' "$@"; cat; }` + "\n"
 }
 
 func TestSnippets_KeepsValues(t *testing.T) {
@@ -131,6 +154,9 @@ func TestSnippets_KeepsValues(t *testing.T) {
 		for i, command := range rows {
 			shell(t, name, command)
 
+			if len(requests) != 1 {
+				t.Fatalf("%q: the receiver got %d requests, want one", hostile[i], len(requests))
+			}
 			got := <-requests
 			query, ok := strings.CutPrefix(got.target, "/a[]={1,2}%2f?b=")
 			if value, _ := url.QueryUnescape(query); !ok || got.body != hostile[i] || value != hostile[i] {
