@@ -288,10 +288,9 @@ func TestServer_RejectsPlainHTTP(t *testing.T) {
 
 	response, err := http.Get("http" + strings.TrimPrefix(srv.URL(), "https") + phoneChecks)
 
-	if err == nil {
-		defer response.Body.Close()
-		if response.StatusCode < 400 {
-			t.Errorf("plain HTTP = %d, want an error", response.StatusCode)
-		}
+	noError(t, err)
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusBadRequest {
+		t.Errorf("plain HTTP = %d, want 400", response.StatusCode)
 	}
 }

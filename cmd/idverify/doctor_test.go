@@ -316,8 +316,8 @@ func TestDoctor_SecretIsWord(t *testing.T) {
 
 		got := runProgram(t, env, "", "doctor", "-only", "config", "-only", "credentials-token")
 
-		if !strings.Contains(got.stdout, "the service does not know the client ID, or the secret is wrong (invalid_client)") || strings.Contains(got.stdout, "[REDACTED]") {
-			t.Errorf("stdout with the secret %q:\n%s", secret, got.stdout)
+		if got.code != exitProblem || !strings.Contains(got.stdout, "the service does not know the client ID, or the secret is wrong (invalid_client)") || strings.Contains(got.stdout, "[REDACTED]") {
+			t.Errorf("exit code %d, stdout with the secret %q:\n%s", got.code, secret, got.stdout)
 		}
 	}
 }

@@ -385,6 +385,7 @@ func TestFlags_LANURL(t *testing.T) {
 }
 
 func TestParseFlags_LANPort(t *testing.T) {
+	t.Parallel()
 	for _, row := range []struct {
 		env  string
 		args []string
