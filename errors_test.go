@@ -165,7 +165,7 @@ func TestClient_LogsNothingByDefault(t *testing.T) {
 	}
 }
 
-// withoutRetries and oneAttempt permit one attempt. That of oneAttempt has the default timeout.
+// withoutRetries and oneAttempt permit one attempt. oneAttempt has the default attempt timeout.
 var (
 	withoutRetries = idverify.WithRetry(idverify.RetryPolicy{MaxAttempts: 1, AttemptTimeout: patience})
 	oneAttempt     = idverify.WithRetry(idverify.RetryPolicy{MaxAttempts: 1})

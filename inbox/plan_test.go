@@ -467,14 +467,14 @@ func TestInbox_CreateFails(t *testing.T) {
 			number string
 			want   error
 			kept   bool // the entry is left to Reconcile
-			exists bool // the service has created a check
+			checks int  // that the service has created
 		}{
-			{name: "lost response", fault: sandboxfake.Fault{Drop: true}, want: idverify.ErrOutcomeUnknown, kept: true, exists: true},
-			{name: "truncated response", fault: sandboxfake.Fault{Truncate: true}, want: idverify.ErrOutcomeUnknown, kept: true, exists: true},
+			{name: "lost response", fault: sandboxfake.Fault{Drop: true}, want: idverify.ErrOutcomeUnknown, kept: true, checks: 1},
+			{name: "truncated response", fault: sandboxfake.Fault{Truncate: true}, want: idverify.ErrOutcomeUnknown, kept: true, checks: 1},
 			{name: "500", fault: sandboxfake.Fault{Status: 500}, want: idverify.ErrOutcomeUnknown, kept: true},
 			{name: "402", fault: sandboxfake.Fault{Status: 402}, want: idverify.ErrInsufficientBalance},
 			{name: "invalid number", number: "1", want: idverify.ErrPhoneFormat},
-			{name: "sandbox project", want: idverify.ErrSandbox, exists: true},
+			{name: "sandbox project", want: idverify.ErrSandbox, checks: 1},
 		} {
 			for product, create := range createMethods {
 				reference := test.name + " " + string(product)
@@ -501,8 +501,8 @@ func TestInbox_CreateFails(t *testing.T) {
 				if !errors.Is(discarded, want) || !errors.Is(repeated, want) {
 					t.Errorf("%s: error of Discard = %v, of the next call = %v, want %v", reference, discarded, repeated, want)
 				}
-				if n := b.created(t, reference); n > 1 || (n == 1) != test.exists {
-					t.Errorf("%s: %d checks created, want one: %t", reference, n, test.exists)
+				if n := b.created(t, reference); n != test.checks {
+					t.Errorf("%s: %d checks created, want %d", reference, n, test.checks)
 				}
 			}
 		}

@@ -60,11 +60,11 @@ func serveVersion(t *testing.T, version int, build func(host string) http.Handle
 	return srv
 }
 
-// connect opens the connection that the client of an HTTP/2 server uses. net/http closes one whose
-// first frames take more than 2 s, as on a busy machine.
+// connect opens the connection of the client of an HTTP/2 server. It retries, because the server
+// closes a connection whose first frames take more than 2 s, which happens on a busy machine.
 func connect(t *testing.T, srv *httptest.Server) {
 	t.Helper()
-	// The server responds without a call of its handler.
+	// net/http responds to "OPTIONS *" without calling the handler.
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodOptions, srv.URL, nil)
 	noError(t, err)
 	r.URL.Opaque = "*"

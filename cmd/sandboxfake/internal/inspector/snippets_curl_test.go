@@ -131,8 +131,8 @@ func TestSnippets_HostileValues(t *testing.T) {
 	})
 }
 
-// printCurl returns the definition of a function curl that prints its arguments and its input. It
-// needs a fraction of the time of curl, which sends the same requests if they are the same.
+// printCurl returns the definition of a function curl that prints its arguments and its input.
+// Given the same arguments and input, curl sends the same request, but starting curl takes longer.
 func printCurl(name string) string {
 	if name == "fish" {
 		return `function curl; printf '%s\0' $argv; cat; end` + "\n"
