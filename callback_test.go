@@ -247,7 +247,8 @@ func TestRedirect_HidesCode(t *testing.T) {
 	t.Parallel()
 	const code = "c0de-of-a-check"
 	redirect := &idverify.Redirect{CheckID: "check-1", Code: code, Query: url.Values{"check_id": {"check-1"}, "code": {code}}}
-	for _, value := range []any{redirect, *redirect} {
+	message := &signature.Message{KeyID: "check-1", Query: redirect.Query}
+	for _, value := range []any{redirect, *redirect, message, *message} {
 		if notations := tooltest.Notations(value, code); len(notations) > 0 {
 			t.Errorf("%T: the code is printed by %q", value, notations)
 		}

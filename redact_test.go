@@ -643,6 +643,7 @@ func TestError_RedactsDetail(t *testing.T) {
 		{"203.0.113.9:99999", "[REDACTED]"},
 		{"ip:2001:db8::7", "ip[REDACTED]"},
 		{"at [2001:db8::7]:443", "at [[REDACTED]]:443"},
+		{"/login?next=%2Fdevice_ips%2F2001%3Adb8%3A%3a7", "/login?next=%2Fdevice_ips%[REDACTED]"},
 		{"44 7700 900 012", "[REDACTED]"},
 		{"07700-900-012", "[REDACTED]"},
 		{"(07700) 900012 is taken", "[REDACTED] is taken"},

@@ -4,10 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"net/http"
 	"net/url"
 
+	"github.com/idverify/idverify-go/internal/redact"
 	"github.com/idverify/idverify-go/internal/verifierlog"
 	"github.com/idverify/idverify-go/signature"
 )
@@ -41,10 +41,7 @@ func (r Redirect) redacted() any {
 	if r.Code != "" {
 		r.Code = redacted
 	}
-	if r.Query.Has("code") {
-		r.Query = maps.Clone(r.Query)
-		r.Query.Set("code", redacted)
-	}
+	r.Query = redact.Query(r.Query)
 	return redirect(r)
 }
 

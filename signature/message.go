@@ -3,11 +3,15 @@ package signature
 import (
 	"cmp"
 	"crypto/rsa"
+	"fmt"
+	"log/slog"
 	"net/http"
 	"net/url"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/idverify/idverify-go/internal/redact"
 )
 
 // Message is a verified callback or redirect: the service recently signed it for one of the
@@ -21,6 +25,21 @@ type Message struct {
 	Product string     // value of the callback header, for example phone_check; empty for a redirect
 	Body    []byte     // body of a callback; shared with r.Body, do not modify it
 	Query   url.Values // query of the URL; without authorization and date if a redirect
+}
+
+// Format implements [fmt.Formatter]. It prints a placeholder for the code of a redirect.
+func (m Message) Format(f fmt.State, verb rune) {
+	fmt.Fprintf(f, fmt.FormatString(f, verb), m.redacted())
+}
+
+// LogValue implements [slog.LogValuer]. It contains a placeholder for the code of a redirect.
+func (m Message) LogValue() slog.Value { return slog.AnyValue(m.redacted()) }
+
+// redacted returns m without the code and without methods.
+func (m Message) redacted() any {
+	type message Message
+	m.Query = redact.Query(m.Query)
+	return message(m)
 }
 
 // callbackHeader is the header that contains the product of a callback.

@@ -4,6 +4,8 @@ package redact
 
 import (
 	"html"
+	"maps"
+	"net/url"
 	"regexp"
 	"strconv"
 	"strings"
@@ -14,12 +16,22 @@ import (
 // Placeholder replaces what is removed from a text.
 const Placeholder = "[REDACTED]"
 
+// Query returns query with a placeholder for the code of a redirect.
+func Query(query url.Values) url.Values {
+	if query.Has("code") {
+		query = maps.Clone(query)
+		query.Set("code", Placeholder)
+	}
+	return query
+}
+
 // Patterns of texts that Text redacts. They may also match harmless text, so that no secret
 // leaks.
 var (
 	ipv4 = regexp.MustCompile(`\d{1,3}(?:\.\d{1,3}){3}(?::\d+)?`)
-	// ipv6 matches hexadecimal groups with two colons, including times of day.
-	ipv6      = regexp.MustCompile(`(?i)[0-9a-f]*:[0-9a-f]*:[0-9a-f:]*`)
+	// ipv6 matches hexadecimal groups with two colons, also percent-encoded ones, including times of
+	// day.
+	ipv6      = regexp.MustCompile(`(?i)[0-9a-f]*(?::|%3a)[0-9a-f]*(?::|%3a)(?:[0-9a-f:]|%3a)*`)
 	date      = regexp.MustCompile(`^(?:19|20)\d\d[-/][01]\d[-/][0-3]\d$`)
 	timeOfDay = regexp.MustCompile(`^\d{1,2}:\d\d:\d\d$`)
 	// sensitive matches credentials, which contain a digit or are longer than the words that may
