@@ -79,7 +79,9 @@ func ParseCallback(m *signature.Message) (*Callback, error) {
 }
 
 // CallbackHandler returns the handler for your callback URL. It verifies each callback with v and
-// calls handle with the context of the request and the callback. It responds as follows:
+// calls handle with the callback and a context that has the values of the request's context. That
+// context ends after 30 seconds, and not when the service closes the connection: the service does
+// not send the callback again. CallbackHandler responds as follows:
 //
 //	204  handle returned nil
 //	400  the callback is invalid; the service does not retry
@@ -95,8 +97,8 @@ func ParseCallback(m *signature.Message) (*Callback, error) {
 // retries, and nil afterwards, without acting on the callback. The handler of package inbox does
 // this with a database.
 //
-// handle may be called concurrently. It must return within ten seconds: the service does not retry
-// after a timeout.
+// handle may be called concurrently. It should return within ten seconds, because the service does
+// not retry after a timeout.
 //
 // The reason for a response 400, 500 or 503 is logged to VerifierOptions.Logger, if set. The error
 // that handle returns is logged unchanged. A panic of handle is logged and continues after the
@@ -108,7 +110,9 @@ func CallbackHandler(v *signature.Verifier, handle func(ctx context.Context, c *
 		u.message, _ = signature.MessageFromContext(r.Context())
 		var err error
 		if u.callback, err = ParseCallback(u.message); err == nil {
-			err = handle(r.Context(), u.callback)
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), handleTimeout)
+			defer cancel()
+			err = handle(ctx, u.callback)
 		}
 		if err != nil {
 			u.log(err.Error())
@@ -119,6 +123,10 @@ func CallbackHandler(v *signature.Verifier, handle func(ctx context.Context, c *
 		w.WriteHeader(http.StatusNoContent)
 	}))
 }
+
+// handleTimeout ends the context of a callback. It is longer than the ten seconds that the service
+// waits, because a callback that is stored late is not lost.
+const handleTimeout = 30 * time.Second
 
 // unhandled logs a callback that was not handled.
 type unhandled struct {

@@ -163,6 +163,41 @@ func TestCallbackHandler_Statuses(t *testing.T) {
 	}
 }
 
+// A callback is not lost if the service closes the connection while it is handled.
+func TestCallbackHandler_ConnectionCloses(t *testing.T) {
+	t.Parallel()
+	type key struct{}
+	v := must(signature.NewVerifier(testKeys(), []string{"shop.sandbox.test"}, &signature.VerifierOptions{ClockSkew: time.Hour}))(t)
+	handled := make(chan context.Context, 1)
+	client, closeConnection := context.WithCancel(t.Context())
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		ctx := context.WithValue(r.Context(), key{}, "value")
+		idverify.CallbackHandler(v, func(handle context.Context, _ *idverify.Callback) error {
+			closeConnection()
+			<-ctx.Done()
+			if err := handle.Err(); err != nil {
+				t.Errorf("context of the callback: %v, want one that continues", err)
+			}
+			handled <- handle
+			return nil
+		}).ServeHTTP(w, r.WithContext(ctx))
+	}))
+	t.Cleanup(srv.Close)
+	r := signedCallback(t, "phone_check", string(fixture(t, "callback_phone_check.json"))).WithContext(client)
+	r.RequestURI = ""
+	r.URL, _ = url.Parse(srv.URL + r.URL.RequestURI())
+	before := time.Now()
+
+	if resp, err := srv.Client().Do(r); !errors.Is(err, context.Canceled) {
+		t.Errorf("response = %v, error = %v, want a closed connection", resp, err)
+	}
+
+	ctx := <-handled
+	if deadline, ok := ctx.Deadline(); !ok || deadline.Before(before.Add(30*time.Second)) || ctx.Value(key{}) != "value" {
+		t.Errorf("deadline = %v after %v, value = %v, want 30s and the value of the request", deadline, before, ctx.Value(key{}))
+	}
+}
+
 // TestCallbackHandler_Panic checks the response and both logs: that of net/http, and that of the
 // verifier, on whose level error users alert.
 func TestCallbackHandler_Panic(t *testing.T) {
