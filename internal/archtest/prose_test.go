@@ -100,7 +100,11 @@ func isProse(path string) bool {
 	case "prose_test.go":
 		return false // it contains the vocabulary
 	}
-	return strings.HasSuffix(path, ".go.txt") || slices.Contains([]string{".go", ".md", ".js", ".mjs", ".html", ".css", ".py", ".sh"}, filepath.Ext(path))
+	switch filepath.Base(filepath.Dir(path)) {
+	case "script", ".ci":
+		return true
+	}
+	return strings.HasSuffix(path, ".go.txt") || slices.Contains([]string{".go", ".md", ".js", ".mjs", ".html", ".css", ".py", ".sh", ".yml", ".yaml"}, filepath.Ext(path))
 }
 
 func TestProse_FindsViolationsInPrograms(t *testing.T) {
@@ -112,7 +116,7 @@ func TestProse_FindsViolationsInPrograms(t *testing.T) {
 	if len(got) != 2 || got[0].line != 1 || got[0].text != "Scrubs" || got[1].line != 3 || got[1].text != "withdrawn" {
 		t.Errorf("findings = %v, want Scrubs in line 1 and withdrawn in line 3", got)
 	}
-	for _, path := range []string{"actions.js", "receiver.mjs", "receiver.go.txt", "index.html", "inspector.css", "receiver.py", "walkthrough.sh", "Dockerfile", "openapi.json"} {
+	for _, path := range []string{"actions.js", "receiver.mjs", "receiver.go.txt", "index.html", "inspector.css", "receiver.py", "walkthrough.sh", "check", "run", "nightly.yml", "alerts.yaml", "Dockerfile", "openapi.json"} {
 		if !slices.ContainsFunc(proseFiles(t), func(file string) bool { return filepath.Base(file) == path }) {
 			t.Errorf("%s is not read", path)
 		}
@@ -128,7 +132,7 @@ func proseFiles(t *testing.T) []string {
 			return err
 		}
 		testdata := d.Name() == "testdata" && path != filepath.Join(root, "cmd", "sandboxfake", "testdata") // examples for users
-		skip := testdata || d.Name() == "node_modules" || strings.HasPrefix(d.Name(), ".") && d.Name() != ".github"
+		skip := testdata || d.Name() == "node_modules" || strings.HasPrefix(d.Name(), ".") && d.Name() != ".github" && d.Name() != ".ci"
 		if d.IsDir() && skip && path != root {
 			return filepath.SkipDir
 		}
