@@ -380,7 +380,7 @@ func (h recordHandler) WithGroup(string) slog.Handler { return h }
 func (h recordHandler) Handle(_ context.Context, r slog.Record) error { h(r); return nil }
 
 // A start function or an HTTP transport that never returns must not hold the callers longer than
-// the timeout of a token request and a tenth of it.
+// 1.1 times the timeout of a token request.
 func TestClient_TokenWaitIsBounded(t *testing.T) {
 	t.Parallel()
 	for _, place := range []string{"start of an observer", "transport"} {

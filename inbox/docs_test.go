@@ -23,8 +23,7 @@ import (
 	"github.com/idverify/idverify-go/signature"
 )
 
-// The snippets of docs/production.md. TestDocs_SnippetsCompiled compares them with
-// the pages.
+// The snippets of docs/production.md. TestDocs_SnippetsCompiled compares them with the page.
 
 func process(ctx context.Context, checks *inbox.Inbox, mux *http.ServeMux, verifier *signature.Verifier, client *idverify.Client, serve func()) {
 	mux.Handle("POST /callbacks", checks.Handler(verifier)) // stores each result once

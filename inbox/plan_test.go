@@ -467,7 +467,7 @@ func TestInbox_CreateFails(t *testing.T) {
 			number string
 			want   error
 			kept   bool // the entry is left to Reconcile
-			checks int  // that the service has created
+			checks int  // created by the service
 		}{
 			{name: "lost response", fault: sandboxfake.Fault{Drop: true}, want: idverify.ErrOutcomeUnknown, kept: true, checks: 1},
 			{name: "truncated response", fault: sandboxfake.Fault{Truncate: true}, want: idverify.ErrOutcomeUnknown, kept: true, checks: 1},
@@ -516,7 +516,7 @@ func TestInbox_CreateFails(t *testing.T) {
 	})
 }
 
-// The caller leaves when the service has created the check.
+// The context ends before or after the service creates the check.
 func TestInbox_CreateCanceled(t *testing.T) {
 	onDatabases(t, func(t *testing.T, d database) {
 		b := newBackend(t, d, nil)
@@ -548,7 +548,7 @@ func TestInbox_CreateCanceled(t *testing.T) {
 	})
 }
 
-// A create may start long after Plan: Reconcile does not end its entry while it is in progress.
+// Reconcile ends an entry 15 minutes after its create began, which may be long after Plan.
 func TestInbox_CreateLate(t *testing.T) {
 	onDatabases(t, func(t *testing.T, d database) {
 		b := newBackend(t, d, nil)

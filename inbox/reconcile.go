@@ -16,8 +16,8 @@ import (
 
 // The times of a check in Reconcile.
 const (
-	createTime      = 30 * time.Second // a Create has usually returned this long after Plan
-	maxCreateTime   = 15 * time.Minute // no Create is in progress this long after Plan
+	createTime      = 30 * time.Second // a Create has usually returned this long after it began
+	maxCreateTime   = 15 * time.Minute // no Create is in progress this long after it began, or after Plan
 	callbackTime    = 30 * time.Second // a callback has usually arrived this long after the TTL
 	maxCallbackTime = 5 * time.Minute  // the service makes no more attempts this long after the TTL
 	defaultTTL      = 2 * time.Minute  // of a check whose TTL is not known
@@ -35,17 +35,17 @@ const (
 const maxReconcileErrors = 3
 
 // Reconcile finds missing results. With client, it reads each check whose Create has not returned
-// within 30 seconds after Plan, or whose callback is overdue by 30 seconds. [Inbox.Start] calls
-// it regularly.
+// within 30 seconds, or whose callback is overdue by 30 seconds. [Inbox.Start] calls Reconcile
+// regularly.
 //
 //   - An entry without a check ID is searched by its reference. If a check is found, its ID is
 //     stored.
 //   - The result of a COMPLETED check is stored.
 //   - A check in progress is read again later.
 //   - A check that is not found ends with [StatusLost] once no callback can arrive any more:
-//     five minutes after its TTL, or a quarter of an hour after Plan if its ID is not known. It is
-//     never assumed to be EXPIRED. If client has [idverify.WithLiveOnly], a check of a sandbox
-//     project whose ID is not known counts as not found.
+//     five minutes after its TTL or, if its ID is not known, 15 minutes after its Create began, or
+//     after Plan. It is never assumed to be EXPIRED. If client has [idverify.WithLiveOnly], a check
+//     of a sandbox project whose ID is not known counts as not found.
 //
 // Reconcile returns when it has read the entries that were due when it was called, or ctx ends. The
 // product whose entries wait longest comes first. An entry whose read fails, or whose result cannot

@@ -276,14 +276,14 @@ func TestStart_CertificateHosts(t *testing.T) {
 }
 
 // newCertificate returns a self-signed certificate for DNS names and IP addresses. Without names,
-// it is that of an authority.
+// it is a CA certificate.
 func newCertificate(t *testing.T, names ...string) tls.Certificate {
 	t.Helper()
 	return tooltest.NewCertificate(t, x509.Certificate{Subject: pkix.Name{CommonName: "own"}, IsCA: len(names) == 0}, nil, names...)
 }
 
-// presented returns the certificate that the server presents to a client that connects to addr and
-// verifies name. TLS sends no IP addresses.
+// presented returns the certificate that the server at addr presents for the SNI name. SNI contains
+// no IP addresses.
 func presented(t *testing.T, addr, name string) *x509.Certificate {
 	t.Helper()
 	conn := must(tls.Dial("tcp", addr, &tls.Config{ServerName: name, InsecureSkipVerify: true}))(t)
@@ -296,7 +296,7 @@ func TestWithCertificate_Names(t *testing.T) {
 	for _, row := range []struct {
 		own  []string // names of the certificate
 		dial string   // address on this machine
-		name string   // that the client verifies
+		name string   // that the client sends
 		want bool     // the own certificate
 	}{
 		{[]string{"sandbox.example.com"}, "127.0.0.1", "sandbox.example.com", true},
@@ -328,7 +328,7 @@ func TestWithCertificate_Names(t *testing.T) {
 }
 
 // A certificate of an unknown authority is not presented on loopback, and CACertPEM verifies the
-// certificate that is.
+// certificate that is presented there.
 func TestWithCertificate_Root(t *testing.T) {
 	t.Parallel()
 	names := []string{"localhost", "127.0.0.1", "sandbox.example.com"}

@@ -412,7 +412,7 @@ func TestServer_CheckExpires(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
 		name   string
-		before time.Duration // the expiry; a running clock can be late
+		before time.Duration // time from the first read to the expiry; a running clock can be late
 		opts   []sandboxfake.Option
 	}{
 		{"frozen", time.Second, []sandboxfake.Option{sandboxfake.WithFrozenClock(frozenAt)}},

@@ -505,7 +505,7 @@ func TestServer_RenewalDelayedByFault(t *testing.T) {
 	})
 }
 
-// A test may hold back the renewal itself.
+// Waits end although a test blocks the renewal.
 func TestServer_BlockedRenewal(t *testing.T) {
 	onEachClock(t, func(t *testing.T, srv *sandboxfake.Server) {
 		release := make(chan struct{})

@@ -26,7 +26,7 @@ const (
 // matrix lists every console operation, in the order of operations.json, with the status for each
 // caller. Paths contain the IDs of the workspace of the three roles, of its project, and of
 // credentials, which are the caller's own unless whose says otherwise. A path without a workspace
-// addresses the caller's own: the member of the other workspace creates and lists there.
+// addresses the caller's own: callOtherOwner creates and lists there.
 var matrix = []struct {
 	operation, whose string // whose: "another's" for another member or their credentials
 	status           [callers]int

@@ -110,7 +110,7 @@ func TestServer_ControlStateLimit(t *testing.T) {
 // eventStream is an open stream of events.
 type eventStream struct {
 	close context.CancelFunc
-	lines chan string // not empty lines; closed at the end of the stream
+	lines chan string // without empty lines; closed at the end of the stream
 }
 
 // event is a change in an eventStream.

@@ -148,8 +148,8 @@ func FuzzPath(f *testing.F) {
 	})
 }
 
-// browserURL returns the form of an accepted redirect URL in which browsers change nothing, and
-// which net/url parses with the same query.
+// Browsers change nothing in a redirect URL that browserURL returns, and net/url parses it with the
+// same query.
 func FuzzRedirectURL(f *testing.F) {
 	for _, seed := range []string{
 		"https://app.test", `HTTPS://APP.test:0443/a"b/../%2e/c d?e'f&g#`, "http://0x7f.1:80\\a", "http://[::ffff:192.0.2.1]:81/|^`{}", "https://bücher.test?ä", "https://xn--a.test", "https://1.2.3.08/", "https://user@app.test", "//app.test", "https://?a;b=%zz",

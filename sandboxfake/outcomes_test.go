@@ -42,7 +42,7 @@ type sandboxTable struct {
 }
 
 // outcome returns i as a suffix of two digits, the expected outcome of numbers that end in it, and
-// whether the table contains both digits of it.
+// whether overrides contains the suffix.
 func (s *sandboxTable) outcome(i int) (suffix, want string, overrides bool) {
 	suffix = fmt.Sprintf("%02d", i)
 	want, overrides = s.overrides[suffix]

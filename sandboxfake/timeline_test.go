@@ -270,7 +270,7 @@ func TestNew_TimelineLimits(t *testing.T) {
 		t.Errorf("the page has %d bytes, want the last 1000 of 15000 events", len(page))
 	}
 	if strings.Contains(page, "<script") || strings.ContainsAny(log+page, "\x1b\u202e") {
-		t.Errorf("the page contains a script, or one of both an escape sequence:\n%s%s", log, page)
+		t.Errorf("the page contains a script, or the log or the page contains an escape sequence:\n%s%s", log, page)
 	}
 }
 

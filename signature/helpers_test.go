@@ -232,8 +232,8 @@ func failingStore(err error) storeFunc {
 	return func(context.Context, [32]byte, time.Duration) (bool, error) { return false, err }
 }
 
-// wantRetryable checks that the service sends a message with this error again: after a 400 the
-// callback would be lost.
+// wantRetryable checks that err is retryable and matches want. After a response 400, the callback
+// would be lost.
 func wantRetryable(tb testing.TB, err error, want ...error) {
 	tb.Helper()
 	if e, ok := errors.AsType[*signature.Error](err); !ok || !e.Retryable() {

@@ -183,7 +183,7 @@ func TestExplain_LostIsLimited(t *testing.T) {
 
 var inGo = regexp.MustCompile(`\(in Go, [^)]*\)`)
 
-// The output for a receiver in any language contains no names of this module without "in Go".
+// The output contains names of this module only in parentheses: (in Go, …).
 func TestExplain_Terms(t *testing.T) {
 	t.Parallel()
 	keys := writeFile(t, jwks(testKeys()[0]))

@@ -156,7 +156,7 @@ func TestCopy_GoTests(t *testing.T) {
 
 func TestCopy_QRCode(t *testing.T) {
 	t.Parallel()
-	tooltest.Require(t, tooltest.Installed("zbarimg"), "run script/setup phone, which installs zbar")
+	tooltest.Require(t, tooltest.Installed("zbarimg"), "run script/setup qr")
 	p := startFresh(t, "-public-url", "https://sandbox.example.com") // the public keys do not permit this URL
 	c := p.phoneCheck("http://127.0.0.1:9/")
 	pg := newPageIn(t, newBrowser(t, p.trust()), p)
