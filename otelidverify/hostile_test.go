@@ -50,7 +50,7 @@ func TestObserveVerifier_Cardinality(t *testing.T) {
 	t.Parallel()
 	r := newTelemetry()
 	srv := sandboxfake.New(t, sandboxfake.WithInMemory())
-	keys := must(srv.Client().NewJWKS(nil))(t)
+	keys := newKeys(t, srv, nil)
 	verifier := must(signature.NewVerifier(keys, []string{"shop.example.com"}, &signature.VerifierOptions{
 		ClockSkew: 24 * time.Hour, // independent of the speed of the machine
 		Observe:   otelidverify.ObserveVerifier(r.providers()...),

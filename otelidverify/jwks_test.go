@@ -6,10 +6,17 @@ import (
 	"testing"
 	"time"
 
+	"github.com/idverify/idverify-go/internal/tooltest"
 	"github.com/idverify/idverify-go/otelidverify"
 	"github.com/idverify/idverify-go/sandboxfake"
 	"github.com/idverify/idverify-go/signature"
 )
+
+// newKeys returns the key set of srv, which may respond slowly on a busy machine.
+func newKeys(t *testing.T, srv *sandboxfake.Server, now func() time.Time) *signature.JWKS {
+	t.Helper()
+	return must(srv.Client().NewJWKS(&signature.JWKSOptions{HTTPClient: tooltest.WithoutDeadlines(srv.HTTPClient()), Now: now}))(t)
+}
 
 func TestRegisterJWKS_Age(t *testing.T) {
 	t.Parallel()
@@ -17,10 +24,7 @@ func TestRegisterJWKS_Age(t *testing.T) {
 	srv := sandboxfake.New(t, sandboxfake.WithInMemory())
 	var offset atomic.Int64
 	start := time.Date(2026, 11, 2, 9, 0, 0, 0, time.UTC)
-	keys := must(signature.NewJWKS(srv.Client().JWKSURL(), &signature.JWKSOptions{
-		HTTPClient: srv.HTTPClient(),
-		Now:        func() time.Time { return start.Add(time.Duration(offset.Load())) },
-	}))(t)
+	keys := newKeys(t, srv, func() time.Time { return start.Add(time.Duration(offset.Load())) })
 	registration := otelidverify.RegisterJWKS(keys, r.providers()...)
 
 	before := r.series(t)

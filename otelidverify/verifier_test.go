@@ -23,7 +23,7 @@ type receiver struct {
 func newReceiver(t *testing.T, opts ...sandboxfake.Option) *receiver {
 	t.Helper()
 	r := &receiver{telemetry: newTelemetry(), srv: sandboxfake.New(t, append(opts, sandboxfake.WithInMemory())...)}
-	r.keys = must(r.srv.Client().NewJWKS(nil))(t)
+	r.keys = newKeys(t, r.srv, nil)
 	verifier := must(signature.NewVerifier(r.keys, []string{"shop.example.com"}, &signature.VerifierOptions{
 		ClockSkew: 24 * time.Hour, // independent of the speed of the machine
 		Observe:   otelidverify.ObserveVerifier(r.providers()...),
