@@ -80,8 +80,8 @@ func ParseCallback(m *signature.Message) (*Callback, error) {
 
 // CallbackHandler returns the handler for your callback URL. It verifies each callback with v and
 // calls handle with the callback and a context that has the values of the request's context. That
-// context ends after 30 seconds, and not when the service closes the connection: the service does
-// not send the callback again. CallbackHandler responds as follows:
+// context ends after 30 seconds. It does not end when the service closes the connection, because
+// the service would not send the callback again. CallbackHandler responds as follows:
 //
 //	204  handle returned nil
 //	400  the callback is invalid; the service does not retry

@@ -12,7 +12,8 @@ import (
 	"github.com/idverify/idverify-go/signature"
 )
 
-// newKeys returns the key set of srv, which may respond slowly on a busy machine.
+// newKeys returns the key set of srv. Its fetches have no time limit, because the machine may be
+// busy.
 func newKeys(t *testing.T, srv *sandboxfake.Server, now func() time.Time) *signature.JWKS {
 	t.Helper()
 	return must(srv.Client().NewJWKS(&signature.JWKSOptions{HTTPClient: tooltest.WithoutDeadlines(srv.HTTPClient()), Now: now}))(t)

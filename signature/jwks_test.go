@@ -572,7 +572,8 @@ func fetchInChild(t *testing.T, url string) {
 				fmt.Println("found")
 				return
 			}
-			// A busy machine may exceed the 2 s that the server waits for the first frames of HTTP/2.
+			// On a busy machine, the first frames of HTTP/2 may take more than the 2 s after which the
+			// server closes the connection.
 			if !strings.Contains(err.Error(), "EOF") {
 				break
 			}

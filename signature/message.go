@@ -19,6 +19,8 @@ import (
 //
 // The owner of the check is not verified. Another customer of the service can use your callback
 // URL, so compare the check_id with those of your own checks.
+//
+// Packages fmt and slog print it without the code of a redirect.
 type Message struct {
 	KeyID   string     // ID of the key that signed the message
 	Date    time.Time  // time of the signature, in UTC

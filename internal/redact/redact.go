@@ -29,8 +29,8 @@ func Query(query url.Values) url.Values {
 // leaks.
 var (
 	ipv4 = regexp.MustCompile(`\d{1,3}(?:\.\d{1,3}){3}(?::\d+)?`)
-	// ipv6 matches hexadecimal groups with two colons, also percent-encoded ones, including times of
-	// day.
+	// ipv6 matches hexadecimal groups with two colons, which may be percent-encoded. It also matches
+	// times of day.
 	ipv6      = regexp.MustCompile(`(?i)[0-9a-f]*(?::|%3a)[0-9a-f]*(?::|%3a)(?:[0-9a-f:]|%3a)*`)
 	date      = regexp.MustCompile(`^(?:19|20)\d\d[-/][01]\d[-/][0-3]\d$`)
 	timeOfDay = regexp.MustCompile(`^\d{1,2}:\d\d:\d\d$`)
