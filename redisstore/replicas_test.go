@@ -7,7 +7,6 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -38,15 +37,10 @@ func newShop(t testing.TB, service *sandboxfake.Server, store func(testing.TB) *
 	t.Helper()
 	s := &shop{handled: make(map[string]int)}
 	for range replicas {
-		keys := must(service.Client().NewJWKS(nil))(t)
-		for strings.Contains(fmt.Sprint(keys.Refresh(t.Context())), "no response within 3 s") { // on a busy machine
-			keys = must(service.Client().NewJWKS(nil))(t)
-		}
-		verifier := must(signature.NewVerifier(keys, []string{host}, &signature.VerifierOptions{
+		verifier := service.Verifier([]string{host}, &signature.VerifierOptions{
 			Replay:    store(t),
-			Now:       service.Now,
 			ClockSkew: time.Hour, // on a busy machine, messages can take longer than the default
-		}))(t)
+		})
 		s.handlers = append(s.handlers, idverify.CallbackHandler(verifier, func(_ context.Context, c *idverify.Callback) error {
 			s.mu.Lock()
 			defer s.mu.Unlock()

@@ -2,6 +2,7 @@ package sandboxfake
 
 import (
 	"cmp"
+	"context"
 	"encoding/pem"
 	"errors"
 	"fmt"
@@ -291,6 +292,9 @@ func (s *Server) Client(opts ...idverify.Option) *idverify.Client {
 // server's keys. opts may be nil and is not modified. For fields that are zero, Now is the server's
 // clock for signatures, and CallbackHeader is the server's. If NewVerifier rejects the hosts or the
 // options, the test fails.
+//
+// Unless a fault is injected, the verifier waits for its key set as long as necessary: on a busy
+// machine, the usual limit of 3 s would sometimes make it reject a message.
 func (s *Server) Verifier(hosts []string, opts *signature.VerifierOptions) *signature.Verifier {
 	var o signature.VerifierOptions
 	if opts != nil {
@@ -300,11 +304,25 @@ func (s *Server) Verifier(hosts []string, opts *signature.VerifierOptions) *sign
 	if o.Now == nil {
 		o.Now = s.messageNow
 	}
-	keys, err := signature.NewJWKS(s.url+wire.JWKS.Path, &signature.JWKSOptions{HTTPClient: s.HTTPClient(), Now: s.Now})
+	keys, err := signature.NewJWKS(s.url+wire.JWKS.Path, &signature.JWKSOptions{HTTPClient: &http.Client{Transport: keySetTransport{s}}, Now: s.Now})
 	s.must(err)
 	verifier, err := signature.NewVerifier(keys, hosts, &o)
 	s.must(err)
 	return verifier
+}
+
+// keySetTransport sends the requests of [Server.Verifier], without deadlines unless a fault is
+// injected.
+type keySetTransport struct{ server *Server }
+
+func (t keySetTransport) RoundTrip(r *http.Request) (*http.Response, error) {
+	svc := t.server.lock()
+	limited := len(svc.injections) > 0
+	svc.mu.Unlock()
+	if !limited {
+		r = r.WithContext(context.WithoutCancel(r.Context()))
+	}
+	return t.server.network.Transport().RoundTrip(r)
 }
 
 // Handle serves https://host, and http://host on port 80, with h, and returns the base URL. The

@@ -2,6 +2,7 @@ package sandboxfake_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -175,6 +176,33 @@ func TestServer_VerifierInvalid(t *testing.T) {
 			if !strings.Contains(message, row.want) {
 				t.Errorf("failure message = %q, want it to contain %q", message, row.want)
 			}
+		})
+	}
+}
+
+// TestServer_VerifierSlowKeySet fetches a key set that takes 4 s.
+func TestServer_VerifierSlowKeySet(t *testing.T) {
+	t.Parallel()
+	for fault, want := range map[bool]error{false: nil, true: signature.ErrKeySource} {
+		t.Run(fmt.Sprintf("fault injected %t", fault), func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				srv := sandboxfake.New(t, sandboxfake.WithInMemory(), sandboxfake.WithRequestLog(writerFunc(func(p []byte) {
+					if strings.Contains(string(p), "jwks.get") {
+						time.Sleep(4 * time.Second) // of the bubble's clock
+					}
+				})))
+				location := newAPI(t, srv).location(`{"phone_number":"447700900012","redirect_url":"https://app.sandbox.test/"}`)
+				if fault {
+					srv.Inject(sandboxfake.Match{Operation: "jwks.get"}, sandboxfake.Fault{})
+				}
+
+				_, err := srv.Verifier([]string{"app.sandbox.test"}, nil).VerifyRedirect(browserRequest(location, "app.sandbox.test"))
+
+				if !errors.Is(err, want) {
+					t.Errorf("error = %v, want %v", err, want)
+				}
+			})
 		})
 	}
 }
