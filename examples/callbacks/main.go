@@ -48,7 +48,7 @@ func runFile(ctx context.Context, out io.Writer, log *slog.Logger, args []string
 }
 
 func run(ctx context.Context, out io.Writer, log *slog.Logger, file string) error {
-	ctx, stop := context.WithTimeout(ctx, 10*time.Second)
+	ctx, stop := context.WithTimeout(ctx, time.Minute)
 	defer stop()
 	db, err := openDB(ctx, file)
 	if err != nil {
