@@ -220,32 +220,6 @@ func TestClient_ReplacesTokenAfter401(t *testing.T) {
 	}
 }
 
-func TestClient_SharesTokenFetchAfter401(t *testing.T) {
-	t.Parallel()
-	const callers = 40
-	var revoked atomic.Bool
-	srv := newService(t, func(w http.ResponseWriter, r *http.Request) {
-		if revoked.Load() && r.Header.Get("Authorization") == "Bearer token-1" {
-			respondWithProblem(401, "unauthorized", "revoked")(w, r)
-			return
-		}
-		w.Write(fixture(t, "phone_check.json"))
-	})
-	c := srv.client(t)
-	must(c.PhoneChecks.Get(t.Context(), phoneCheckID))(t)
-	revoked.Store(true)
-
-	for err := range concurrently(callers, func() error { return errorOf(c.PhoneChecks.Get(t.Context(), phoneCheckID)) }) {
-		if err != nil {
-			t.Error(err)
-		}
-	}
-
-	if n := len(srv.tokens()); n != 2 {
-		t.Errorf("%d token requests, want 2: one before the revocation and one after it", n)
-	}
-}
-
 // A renewal can store a token that was issued before its credentials were deleted, while a call
 // with the previous token is rejected.
 func TestClient_ReplacesRenewedTokenAfter401(t *testing.T) {
@@ -295,44 +269,6 @@ func TestClient_KeepsTokenAfterLate401(t *testing.T) {
 			t.Errorf("%d token requests, want 2: token-2 was fetched after the first rejection of token-1", n)
 		}
 	})
-}
-
-func TestClient_RetriesTokenRequest(t *testing.T) {
-	t.Parallel()
-	for _, tt := range []struct {
-		name    string
-		respond http.HandlerFunc
-		want    int
-	}{
-		{"400", respondWith(400, `{"error":"invalid_scope"}`), 1},
-		{"401", respondWith(401, `{"error":"invalid_client"}`), 1},
-		{"403", respondWith(403, ``), 1},
-		{"429", respondWith(429, ``), 2},
-		{"500", respondWith(500, ``), 2},
-		{"503", respondWith(503, ``), 2},
-		{"501", respondWith(501, ``), 1},
-		{"connection lost", drop, 2},
-		{"malformed response", respondWith(200, `<html>`), 1},
-		{"response without a token", respondWith(200, `{"token_type":"bearer"}`), 1},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
-			srv := newService(t, respondWith(201, string(fixture(t, "phone_check_created.json"))))
-			srv.token = respondInTurn(tt.respond, respondWith(200, `{"access_token":"a"}`))
-
-			_, err := srv.client(t).PhoneChecks.Create(t.Context(), createParams)
-
-			if got := len(srv.tokens()); got != tt.want {
-				t.Errorf("%d token requests, want %d (error %v)", got, tt.want, err)
-			}
-			if (err == nil) != (tt.want == 2) {
-				t.Errorf("error = %v after %d token requests", err, tt.want)
-			}
-			if n := len(srv.calls()); n > 1 {
-				t.Errorf("%d creates, want at most 1", n)
-			}
-		})
-	}
 }
 
 // outage is an http.RoundTripper whose token requests fail until up is set. Other requests are

@@ -264,22 +264,23 @@ func TestClient_WithVersions(t *testing.T) {
 		derive func(*idverify.Client) *idverify.Client
 		want   []string // of phone_check, sim_check, subscriber_check and reachability
 	}{
-		{"base", func(c *idverify.Client) *idverify.Client { return c }, []string{"v0.1", "v0.1", "v0.2", "v0.1"}},
-		{"empty", func(c *idverify.Client) *idverify.Client { return c.WithVersions(idverify.Versions{}) }, []string{"v0.1", "v0.1", "v0.2", "v0.1"}},
+		{"base", func(c *idverify.Client) *idverify.Client { return c }, []string{"v0.1", "v0.9", "v0.2", "v7"}},
+		{"empty", func(c *idverify.Client) *idverify.Client { return c.WithVersions(idverify.Versions{}) }, []string{"v0.1", "v0.9", "v0.2", "v7"}},
 		{"one", func(c *idverify.Client) *idverify.Client {
 			return c.WithVersions(idverify.Versions{PhoneCheck: "v0.2"})
-		}, []string{"v0.2", "v0.1", "v0.2", "v0.1"}},
+		}, []string{"v0.2", "v0.9", "v0.2", "v7"}},
 		{"all", func(c *idverify.Client) *idverify.Client {
 			return c.WithVersions(idverify.Versions{PhoneCheck: "v1", SIMCheck: "v2", SubscriberCheck: "v3.1.4", Reachability: "v4", Console: "v5"})
 		}, []string{"v1", "v2", "v3.1.4", "v4"}},
 		{"derived twice", func(c *idverify.Client) *idverify.Client {
 			return c.WithVersions(idverify.Versions{PhoneCheck: "v0.2", SubscriberCheck: "v0.1"}).WithVersions(idverify.Versions{SIMCheck: "v0.3", SubscriberCheck: "v0.2"})
-		}, []string{"v0.2", "v0.3", "v0.2", "v0.1"}},
+		}, []string{"v0.2", "v0.3", "v0.2", "v7"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			srv := sandboxfake.New(t, sandboxfake.WithInMemory())
-			base := srv.Client(idverify.WithVersions(idverify.Versions{SubscriberCheck: "v0.2"}))
+			base := srv.Client(idverify.WithVersions(idverify.Versions{SIMCheck: "v0.9", SubscriberCheck: "v0.1"}),
+				idverify.WithVersions(idverify.Versions{SubscriberCheck: "v0.2", Reachability: "v7"}))
 			c := tt.derive(base)
 
 			for i, call := range versionCalls {
@@ -297,20 +298,6 @@ func TestClient_WithVersions(t *testing.T) {
 			wantEqual(t, want, paths(srv), "paths")
 		})
 	}
-}
-
-func TestWithVersions_UsedTwice(t *testing.T) {
-	t.Parallel()
-	srv := sandboxfake.New(t, sandboxfake.WithInMemory())
-	c := srv.Client(idverify.WithVersions(idverify.Versions{PhoneCheck: "v0.2", SubscriberCheck: "v0.2"}), idverify.WithVersions(idverify.Versions{SubscriberCheck: "v0.1", Reachability: "v7"}))
-
-	var want []string
-	for i, call := range versionCalls {
-		_ = call.call(t.Context(), c)
-		want = append(want, strings.Replace(call.path, "{v}", []string{"v0.2", "v0.1", "v0.1", "v7"}[i], 1))
-	}
-
-	wantEqual(t, want, paths(srv), "paths")
 }
 
 func TestClient_WithVersionsMalformed(t *testing.T) {
@@ -430,9 +417,9 @@ func (s *keySetServer) client(t *testing.T, opts ...idverify.Option) *idverify.C
 	return must(idverify.NewClient(s.URL, credentials, opts...))(t)
 }
 
-// TestClient_NewJWKSInheritsHTTPClient uses an HTTP client that trusts the certificate of the
-// server, and that has a cookie and rejects redirects.
-func TestClient_NewJWKSInheritsHTTPClient(t *testing.T) {
+// TestClient_NewJWKSInheritsOptions uses an HTTP client that trusts the certificate of the server,
+// and that has a cookie and rejects redirects.
+func TestClient_NewJWKSInheritsOptions(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newKeySetServer(t)
@@ -443,17 +430,32 @@ func TestClient_NewJWKSInheritsHTTPClient(t *testing.T) {
 			Jar:           jar,
 			CheckRedirect: func(*http.Request, []*http.Request) error { return errors.New("no redirects") },
 		}
+		now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+		var log strings.Builder
+		client := s.client(t, idverify.WithHTTPClient(httpClient), idverify.WithClock(func() time.Time { return now }), idverify.WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
+		keys := must(client.NewJWKS(nil))(t)
 
-		err := must(s.client(t, idverify.WithHTTPClient(httpClient)).NewJWKS(nil))(t).Refresh(t.Context())
+		fetchErr := keys.Refresh(t.Context())
+		now = now.Add(time.Hour)
+		age, fetched := keys.Age()
+		s.down = true
+		outageErr := keys.Refresh(t.Context())
+		synctest.Wait() // until the fetch is logged
 
-		if err != nil {
-			t.Errorf("error = %v, want none: the HTTP client trusts the certificate", err)
+		if fetchErr != nil {
+			t.Errorf("error = %v, want none: the HTTP client trusts the certificate", fetchErr)
 		}
 		if s.header.Get("Cookie") != "" || s.header.Get("Authorization") != "" {
 			t.Errorf("request for the key set has cookies or credentials: %v", s.header)
 		}
 		if httpClient.Jar == nil || httpClient.CheckRedirect == nil {
 			t.Error("the HTTP client of the caller was modified")
+		}
+		if age != time.Hour || !fetched {
+			t.Errorf("Age() = %v, %v; want 1h by the client's clock", age, fetched)
+		}
+		if !errors.Is(outageErr, signature.ErrKeySource) || !strings.Contains(log.String(), `msg="signature: key set not fetched"`) {
+			t.Errorf("error = %v, log = %q; want a record of the failed fetch", outageErr, log.String())
 		}
 	})
 }
@@ -488,41 +490,6 @@ func TestClient_NewJWKSInheritsTimeout(t *testing.T) {
 
 		if !errors.Is(err, signature.ErrKeySource) || strings.Contains(err.Error(), "within 3 s") {
 			t.Errorf("error = %v, want that of the client's timeout", err)
-		}
-	})
-}
-
-func TestClient_NewJWKSInheritsClock(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		s := newKeySetServer(t)
-		now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-		client := s.client(t, idverify.WithHTTPClient(&http.Client{Transport: s.transport}), idverify.WithClock(func() time.Time { return now }))
-		keys := must(client.NewJWKS(nil))(t)
-		noError(t, keys.Refresh(t.Context()))
-
-		now = now.Add(time.Hour)
-		age, fetched := keys.Age()
-
-		if age != time.Hour || !fetched {
-			t.Errorf("Age() = %v, %v; want 1h by the client's clock", age, fetched)
-		}
-	})
-}
-
-func TestClient_NewJWKSInheritsLogger(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		s := newKeySetServer(t)
-		s.down = true
-		var log strings.Builder
-		client := s.client(t, idverify.WithHTTPClient(&http.Client{Transport: s.transport}), idverify.WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
-
-		err := must(client.NewJWKS(nil))(t).Refresh(t.Context())
-		synctest.Wait() // until the fetch is logged
-
-		if !errors.Is(err, signature.ErrKeySource) || !strings.Contains(log.String(), `msg="signature: key set not fetched"`) {
-			t.Errorf("error = %v, log = %q; want a record of the failed fetch", err, log.String())
 		}
 	})
 }

@@ -277,46 +277,6 @@ func TestConsole_FromSetupToPaidCheck(t *testing.T) {
 	}
 }
 
-func TestProjectService_Update(t *testing.T) {
-	t.Parallel()
-	srv := sandboxfake.New(t)
-	projects, ctx := srv.Console().Projects, t.Context()
-	project := must(projects.Create(ctx, idverify.ProjectParams{Name: "Shop", Mode: idverify.ModeLive}))(t)
-
-	changed := must(projects.Update(ctx, project.ProjectID, idverify.ProjectUpdate{
-		Name:                new("Store"),
-		Mode:                new(idverify.ModeSandbox),
-		CallbackURL:         new("https://a.example/"),
-		PhoneCheckURLs:      idverify.ProductURLsUpdate{CallbackURL: new("https://b.example/")},
-		SubscriberCheckURLs: idverify.ProductURLsUpdate{RedirectURL: new("https://c.example/")},
-	}))(t)
-	_, invalidErr := projects.Update(ctx, project.ProjectID, idverify.ProjectUpdate{Name: new("Nowhere"), Mode: new(idverify.ProjectMode("half"))})
-	removed := must(projects.Update(ctx, project.ProjectID, idverify.ProjectUpdate{
-		CallbackURL:         new(""),
-		PhoneCheckURLs:      idverify.ProductURLsUpdate{CallbackURL: new("")},
-		SubscriberCheckURLs: idverify.ProductURLsUpdate{RedirectURL: new("")},
-	}))(t)
-	_, againErr := projects.Update(ctx, project.ProjectID, idverify.ProjectUpdate{CallbackURL: new("")})
-	deleted := projects.Delete(ctx, project.ProjectID)
-	_, getErr := projects.Get(ctx, project.ProjectID)
-
-	if changed.Name != "Store" || changed.Mode != idverify.ModeSandbox || changed.CallbackURL != "https://a.example/" || changed.PhoneCheckURLs.CallbackURL != "https://b.example/" || changed.SubscriberCheckURLs.RedirectURL != "https://c.example/" {
-		t.Errorf("project after the update = %+v, want the new name, mode and URLs", changed)
-	}
-	if !errors.Is(invalidErr, idverify.ErrBadRequest) || removed.Name != "Store" {
-		t.Errorf("invalid update: error = %v, then project = %+v, want no change", invalidErr, removed)
-	}
-	if removed.CallbackURL != "" || removed.PhoneCheckURLs != (idverify.ProductURLs{}) || removed.SubscriberCheckURLs != (idverify.ProductURLs{}) {
-		t.Errorf("project after removing the URLs = %+v, want no URLs", removed)
-	}
-	if !errors.Is(againErr, idverify.ErrBadRequest) {
-		t.Errorf("removing a missing URL: error = %v, want ErrBadRequest", againErr)
-	}
-	if deleted != nil || !errors.Is(getErr, idverify.ErrNotFound) {
-		t.Errorf("delete: error = %v, then get: error = %v, want nil and ErrNotFound", deleted, getErr)
-	}
-}
-
 func TestProjectCredentialsService_Rotate(t *testing.T) {
 	t.Parallel()
 	srv := sandboxfake.New(t)
@@ -339,26 +299,6 @@ func TestProjectCredentialsService_Rotate(t *testing.T) {
 	page, err := console.ProjectCredentials.List(ctx, project.ProjectID, idverify.ListOptions{})
 	if err != nil || len(page.Items) != 1 || page.Items[0].ClientID != fresh.ClientID || page.Items[0].ClientSecret.Reveal() != "" {
 		t.Errorf("credentials = %v, error = %v, want only the new ones without their secret", page, err)
-	}
-}
-
-func TestConsole_ForWorkspace(t *testing.T) {
-	t.Parallel()
-	srv := sandboxfake.New(t)
-	console, ctx := srv.Console(), t.Context()
-	workspace := must(console.Workspaces.Get(ctx))(t)
-	project := must(console.Projects.Create(ctx, idverify.ProjectParams{Name: "Shop", Mode: idverify.ModeLive}))(t)
-
-	byID := console.ForWorkspace(workspace.WorkspaceID)
-	renamed := must(byID.Workspaces.Rename(ctx, "Another Ltd"))(t)
-	read := must(byID.Projects.Get(ctx, project.ProjectID))(t)
-	_, unknownErr := console.ForWorkspace("no-such-workspace").Projects.Get(ctx, project.ProjectID)
-
-	if renamed.Name != "Another Ltd" || renamed.WorkspaceID != workspace.WorkspaceID || read.Name != project.Name {
-		t.Errorf("renamed workspace = %+v, project = %+v, want the same workspace and project with the new workspace name", renamed, read)
-	}
-	if !errors.Is(unknownErr, idverify.ErrNotFound) {
-		t.Errorf("project of an unknown workspace: error = %v, want ErrNotFound", unknownErr)
 	}
 }
 

@@ -3,7 +3,6 @@ package idverify_test
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -81,50 +80,6 @@ func TestCredentialsFromEnv_Invalid(t *testing.T) {
 			}
 			if c != (idverify.Credentials{}) {
 				t.Errorf("credentials = %v with an error, want none", c)
-			}
-		})
-	}
-}
-
-func TestCredentials_JSON(t *testing.T) {
-	t.Parallel()
-	for _, tt := range []struct {
-		name, json   string
-		wantErr      string // of the decoder
-		wantUnusable string // of NewClient
-	}{
-		{"complete", `{"client_id": "client-1", "client_secret": "s3cret"}`, "", ""},
-		{"other fields", `{"project": {"id": 1}, "client_id": "client-1", "client_secret": "s3cret"}`, "", ""},
-		{"no client ID", `{"client_secret": "s3cret"}`, "", "the client ID is missing"},
-		{"no secret", `{"client_id": "client-1"}`, "", "the client secret is missing"},
-		{"null secret", `{"client_id": "client-1", "client_secret": null}`, "", "the client secret is missing"},
-		{"placeholder", `{"client_id": "client-1", "client_secret": "[REDACTED]"}`, "placeholder", ""},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
-			var c idverify.Credentials
-
-			err := json.Unmarshal([]byte(tt.json), &c)
-
-			if tt.wantErr != "" {
-				if err == nil || !strings.Contains(err.Error(), tt.wantErr) {
-					t.Errorf("error = %v, want one that contains %q", err, tt.wantErr)
-				}
-				return
-			}
-			noError(t, err)
-			_, err = idverify.NewClient("https://eu.api.example.com", c)
-			if tt.wantUnusable != "" {
-				if err == nil || !strings.Contains(err.Error(), tt.wantUnusable) {
-					t.Errorf("NewClient: error = %v, want one that contains %q", err, tt.wantUnusable)
-				}
-				return
-			}
-			if err != nil || c.ClientID != "client-1" || c.ClientSecret.Reveal() != "s3cret" {
-				t.Errorf("NewClient: error = %v with %v, want the credentials of the JSON", err, c)
-			}
-			if b, err := json.Marshal(c); err != nil || string(b) != `{"client_id":"client-1","client_secret":"[REDACTED]"}` {
-				t.Errorf("JSON = %s, error = %v, want a redacted secret", b, err)
 			}
 		})
 	}
@@ -323,19 +278,6 @@ func TestCredentialsSource_Context(t *testing.T) {
 			t.Errorf("error = %v and %d token requests, want the caller's deadline and 1 request for later callers", err, s.tokenRequests())
 		}
 	})
-}
-
-func TestCredentialsSource_Console(t *testing.T) {
-	t.Parallel()
-	s := &secretService{secret: "new-secret"}
-	source, calls := sourceOf("old-secret", "new-secret")
-	console := must(idverify.NewConsole("https://idverify.sandbox.test", source, idverify.WithHTTPClient(&http.Client{Transport: s})))(t)
-
-	err := console.ProjectCredentials.Delete(t.Context(), "p", "c")
-
-	if err != nil || calls() != 2 || s.tokenRequests() != 2 {
-		t.Errorf("error = %v, %d calls of the source, %d token requests, want nil, 2 and 2", err, calls(), s.tokenRequests())
-	}
 }
 
 func TestCredentialsSource_Arguments(t *testing.T) {

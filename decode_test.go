@@ -560,17 +560,6 @@ func TestClient_RejectsMismatchedIDs(t *testing.T) {
 	}
 }
 
-func TestPhoneCheckService_WaitRejectsMismatchedID(t *testing.T) {
-	t.Parallel()
-	srv := newService(t, respondWith(200, `{"check_id":"another","status":"COMPLETED","match":true}`))
-
-	check, err := srv.client(t).PhoneChecks.Wait(t.Context(), "mine")
-
-	if _, ok := errors.AsType[*idverify.DecodeError](err); !ok || check != nil {
-		t.Errorf("check = %+v, error = %v, want a *DecodeError and no result of another check", check, err)
-	}
-}
-
 func TestConsole_AcceptsDefaultWorkspace(t *testing.T) {
 	t.Parallel()
 	srv := newService(t, respondWith(200, resourceWithIDs("workspace-7")))

@@ -139,17 +139,6 @@ func withRequestID(requestID string, respond http.HandlerFunc) http.HandlerFunc 
 	}
 }
 
-func TestPhoneCheckService_WaitNotFoundWithoutProblem(t *testing.T) {
-	t.Parallel()
-	srv := newService(t, respondWith(404, "<html>no such page"))
-
-	_, err := srv.client(t).PhoneChecks.Wait(t.Context(), "a")
-
-	if _, ended := errors.AsType[*idverify.NoResultError](err); ended || !errors.Is(err, idverify.ErrNotFound) {
-		t.Errorf("error = %v, want ErrNotFound and no *NoResultError", err)
-	}
-}
-
 func TestClient_LogsNothingByDefault(t *testing.T) {
 	// This test is not parallel: it changes the default logger of the process.
 	logs := new(tooltest.Buffer)

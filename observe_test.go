@@ -609,36 +609,6 @@ func issuedToken() *http.Response {
 	return response(200, []byte(`{"access_token":"token-1","expires_in":3600}`))
 }
 
-// A token request has the values of the attempt that started it, but not its cancellation.
-func TestWithObserver_TokenOutlivesCaller(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		log := new(attemptLog)
-		var spans []string
-		transport := roundTripperFunc(func(r *http.Request) (*http.Response, error) {
-			spans = append(spans, span(r.Context()))
-			select {
-			case <-r.Context().Done():
-				return nil, r.Context().Err()
-			case <-time.After(5 * time.Second):
-				return issuedToken(), nil
-			}
-		})
-		c := clientOver(t, transport, withSpan(""), log.option())
-
-		_, err := c.PhoneChecks.Get(withDeadline(t, time.Second), phoneCheckID)
-		time.Sleep(10 * time.Second)
-
-		want := []string{"phone_check.get 1: 0, error", "token.create 1: 200"}
-		if diff := cmp.Diff(want, log.lines(t)); !errors.Is(err, context.DeadlineExceeded) || diff != "" {
-			t.Errorf("error = %v, attempts (-want +got):\n%s", err, diff)
-		}
-		if want := []string{"/phone_check.get/token.create"}; !slices.Equal(spans, want) {
-			t.Errorf("spans = %q, want %q", spans, want)
-		}
-	})
-}
-
 // failOnce calls end at the first call of fail.
 type failOnce struct {
 	end    func()

@@ -113,24 +113,6 @@ func TestClient_LimitsWritesOverHTTP1(t *testing.T) {
 	}
 }
 
-// A transport that fails before it reads the body has not sent the request.
-func TestClient_RetriesUnsentRequest(t *testing.T) {
-	t.Parallel()
-	var attempts atomic.Int32
-	c := newTransportClient(t, func(r *http.Request) (*http.Response, error) {
-		if attempts.Add(1) < 3 {
-			return nil, errors.New("circuit breaker open")
-		}
-		return response(http.StatusCreated, []byte(createOperation.response)), nil
-	})
-
-	_, err := c.PhoneChecks.Create(t.Context(), createParams)
-
-	if n := attempts.Load(); err != nil || n != 3 {
-		t.Errorf("attempts = %d, error = %v, want 3 and no error", n, err)
-	}
-}
-
 // A transport cannot read the body of an attempt that has failed.
 func TestClient_BodyUnreadableAfterAttempt(t *testing.T) {
 	t.Parallel()

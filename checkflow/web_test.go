@@ -435,19 +435,3 @@ func TestWeb_Examined(t *testing.T) {
 		}})
 	})
 }
-
-// TestWeb_UsesV02 checks that a client of version v0.1, the default, is not used as it is.
-func TestWeb_UsesV02(t *testing.T) {
-	t.Parallel()
-	s := newSite(t, func(c *checkflow.Config) { c.Client = c.Client.WithVersions(idverify.Versions{PhoneCheck: "v0.1"}) })
-	b := s.browser()
-
-	b.open(b.start(victims))
-
-	b.wantUser(t, "the person", victims)
-	for _, r := range s.service.Requests() {
-		if strings.HasPrefix(r.Path, "/phone_check/v0.1") {
-			t.Errorf("request to %s, want version v0.2", r.Path)
-		}
-	}
-}

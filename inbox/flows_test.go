@@ -73,6 +73,7 @@ func TestInbox_FlowsFull(t *testing.T) {
 func TestInbox_PurgeFlows(t *testing.T) {
 	onDatabases(t, func(t *testing.T, d database) {
 		b := newBackend(t, d, &inbox.Options{Retention: -1})
+		b.insertEnded(t, "old", 3, "done_at", 1000*24*time.Hour)
 		for n := range 3 {
 			f := checkflow.Flow{CheckID: fmt.Sprint("check", n), State: checkflow.StateStarted, PhoneNumber: "447700900000"}
 			noError(t, b.inbox.Flows(0).Add(t.Context(), f, time.Duration(n+1)*time.Minute))
@@ -81,9 +82,9 @@ func TestInbox_PurgeFlows(t *testing.T) {
 
 		deleted, err := b.inbox.Purge(t.Context())
 
-		rows := dump(t, b.db, "idverify_flows")
-		if deleted != 0 || err != nil || strings.Count(rows, "\n") != 1 || !strings.Contains(rows, "check2") {
-			t.Errorf("Purge = %d, %v, then flows %s; want 0 entries, and only the flow that expired less than 10 minutes ago", deleted, err, rows)
+		rows, entries := dump(t, b.db, "idverify_flows"), b.number(t, "SELECT count(*) FROM idverify_checks")
+		if deleted != 0 || entries != 3 || err != nil || strings.Count(rows, "\n") != 1 || !strings.Contains(rows, "check2") {
+			t.Errorf("Purge = %d, %v, then %d entries and flows %s; want 0 deleted of 3 entries, and only the flow that expired less than 10 minutes ago", deleted, err, entries, rows)
 		}
 	})
 }

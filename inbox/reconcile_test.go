@@ -165,26 +165,6 @@ func TestInbox_ReconcileNotFound(t *testing.T) {
 	}
 }
 
-func TestInbox_ReconcileNeverCreated(t *testing.T) {
-	onDatabases(t, func(t *testing.T, d database) {
-		b := newBackend(t, d, nil)
-		b.plan(t, idverify.ProductSubscriberCheck, "sign-up 1")
-
-		elapsed := b.reconcileUntilEnded(t, "sign-up 1")
-		err := b.inbox.Bind(t.Context(), "sign-up 1", "late", time.Minute)
-
-		if e := b.get(t, "sign-up 1"); e.Status != inbox.StatusLost {
-			t.Errorf("entry = %+v, want StatusLost", e)
-		}
-		if elapsed < 15*time.Minute || elapsed > 16*time.Minute+10*time.Second {
-			t.Errorf("the entry ended %s after Plan, want 15 to 16 minutes", elapsed)
-		}
-		if !errors.Is(err, inbox.ErrConflict) {
-			t.Errorf("Bind of an ended entry = %v, want ErrConflict", err)
-		}
-	})
-}
-
 func TestInbox_ReconcileLiveOnly(t *testing.T) {
 	onDatabases(t, func(t *testing.T, d database) {
 		for product, create := range createMethods {

@@ -161,17 +161,3 @@ func TestInbox_Purge(t *testing.T) {
 		}
 	})
 }
-
-func TestInbox_PurgeNever(t *testing.T) {
-	onDatabases(t, func(t *testing.T, d database) {
-		b := newBackend(t, d, &inbox.Options{Retention: -1})
-		b.insertEnded(t, "old", 3, "done_at", 0)
-		b.advance(t, 1000*24*time.Hour)
-
-		deleted, err := b.inbox.Purge(t.Context())
-
-		if n := b.number(t, "SELECT count(*) FROM idverify_checks"); deleted != 0 || err != nil || n != 3 {
-			t.Errorf("%d entries deleted, %d left, error %v; want 0 and 3", deleted, n, err)
-		}
-	})
-}

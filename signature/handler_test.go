@@ -10,7 +10,6 @@ import (
 	"net/url"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/idverify/idverify-go/signature"
 )
 
@@ -117,23 +116,6 @@ func TestVerifier_RequireCallback(t *testing.T) {
 			}
 			wantEqual(t, received{"subscriber_check", body, "x=%2F&x=", body}, got, "received")
 		})
-	}
-}
-
-func TestVerifier_RequireRedirect(t *testing.T) {
-	t.Parallel()
-	var got received
-	srv := serve(t, func(host string) http.Handler {
-		return verifierFor(t, serviceKeys(), signature.VerifierOptions{}, host).RequireRedirect(recorder(&got))
-	})
-	u := must(url.Parse(srv.URL + "/back?check_id=c1&code=a%2Bb"))(t)
-	noError(t, newSigner(t, signature.SignerOptions{}).SignRedirect(u))
-	r := must(http.NewRequest(http.MethodGet, u.String(), nil))(t)
-
-	status, _, _ := send(t, srv.Client(), r)
-
-	if diff := cmp.Diff(received{Query: "check_id=c1&code=a%2Bb"}, got); status != http.StatusNoContent || diff != "" {
-		t.Errorf("response = %d, want 204; received (-want +got):\n%s", status, diff)
 	}
 }
 

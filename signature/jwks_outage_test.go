@@ -275,8 +275,8 @@ func TestJWKS_FetchTimeout(t *testing.T) {
 		_, stayed := j.PublicKey(t.Context(), "a")
 		stayedFor := time.Since(began)
 
-		if !errors.Is(left, context.DeadlineExceeded) || leftAfter != 2*time.Second {
-			t.Errorf("caller with a 2 s deadline: error = %v after %v, want DeadlineExceeded after 2 s", left, leftAfter)
+		if !errors.Is(left, signature.ErrKeySource) || !errors.Is(left, context.DeadlineExceeded) || leftAfter != 2*time.Second {
+			t.Errorf("caller with a 2 s deadline: error = %v after %v, want ErrKeySource and DeadlineExceeded after 2 s", left, leftAfter)
 		}
 		if !errors.Is(stayed, signature.ErrKeySource) || stayedFor != 3*time.Second || !strings.Contains(stayed.Error(), "no response within 3 s") {
 			t.Errorf("caller without deadline: error = %v after %v, want a fetch timeout after 3 s", stayed, stayedFor)

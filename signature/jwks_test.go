@@ -2,7 +2,6 @@ package signature_test
 
 import (
 	"bytes"
-	"context"
 	"crypto/fips140"
 	"encoding/pem"
 	"errors"
@@ -259,37 +258,27 @@ func TestJWKS_OptionalMembers(t *testing.T) {
 
 func TestJWKS_MinRefetch(t *testing.T) {
 	t.Parallel()
-	s := newKeyServer(t, jwk("a", "service-1"))
-	j := s.jwks(t, signature.JWKSOptions{MinRefetch: 10 * time.Second})
-	s.want(t, j, "a", "service-1")
+	for option, pause := range map[time.Duration]time.Duration{0: 30 * time.Second, 10 * time.Second: 10 * time.Second} {
+		s := newKeyServer(t, jwk("a", "service-1"))
+		j := s.jwks(t, signature.JWKSOptions{MinRefetch: option})
+		s.want(t, j, "a", "service-1")
 
-	s.wantError(t, j, "x", signature.ErrUnknownKey) // causes a fetch
-	for i := range 100 {
-		s.wantError(t, j, fmt.Sprint("x", i), signature.ErrKeySource)
+		s.wantError(t, j, "x", signature.ErrUnknownKey) // causes a fetch
+		s.publish(jwk("a", "service-1"), jwk("new", "service-2"))
+		for i := range 100 {
+			s.wantError(t, j, fmt.Sprint("x", i), signature.ErrKeySource)
+		}
+		s.want(t, j, "a", "service-1")
+		s.advance(pause - time.Nanosecond)
+		s.wantError(t, j, "new", signature.ErrKeySource)
+		within := s.fetches()
+		s.advance(time.Nanosecond)
+		s.want(t, j, "new", "service-2")
+
+		if within != 2 || s.fetches() != 3 {
+			t.Errorf("%v: %d fetches within MinRefetch and %d after, want 2 and 3: senders must not cause more", pause, within, s.fetches())
+		}
 	}
-	s.want(t, j, "a", "service-1")
-	within := s.fetches()
-	s.advance(10 * time.Second)
-	s.wantError(t, j, "x", signature.ErrUnknownKey)
-
-	if within != 2 || s.fetches() != 3 {
-		t.Errorf("%d fetches within MinRefetch and %d after, want 2 and 3: senders must not cause more", within, s.fetches())
-	}
-}
-
-func TestJWKS_NewKeyWithinMinRefetch(t *testing.T) {
-	t.Parallel()
-	s := newKeyServer(t, jwk("a", "service-1"))
-	j := s.jwks(t, signature.JWKSOptions{})
-	s.want(t, j, "a", "service-1")
-	s.wantError(t, j, "unknown", signature.ErrUnknownKey)
-	s.publish(jwk("a", "service-1"), jwk("new", "service-2"))
-
-	s.advance(30*time.Second - time.Nanosecond)
-	s.wantError(t, j, "new", signature.ErrKeySource)
-	s.advance(time.Nanosecond)
-
-	s.want(t, j, "new", "service-2")
 }
 
 func TestJWKS_UnknownKeyInCachedResponse(t *testing.T) {
@@ -313,18 +302,6 @@ func TestJWKS_UnknownKeyInCachedResponse(t *testing.T) {
 	}
 }
 
-func TestJWKS_NewKey(t *testing.T) {
-	t.Parallel()
-	s := newKeyServer(t, jwk("a", "service-1"))
-	j := s.jwks(t, signature.JWKSOptions{})
-	s.want(t, j, "a", "service-1")
-
-	s.publish(jwk("new", "service-2"))
-
-	s.want(t, j, "new", "service-2")
-	s.wantError(t, j, "a", signature.ErrKeySource)
-}
-
 func TestJWKS_RetryPauses(t *testing.T) {
 	t.Parallel()
 	s := newKeyServer(t, jwk("a", "service-1"))
@@ -345,35 +322,6 @@ func TestJWKS_RetryPauses(t *testing.T) {
 		if s.fetches() != i+1 {
 			t.Fatalf("%d fetches, want %d", s.fetches(), i+1)
 		}
-	}
-}
-
-func TestJWKS_CanceledCaller(t *testing.T) {
-	t.Parallel()
-	s := newKeyServer(t, jwk("a", "service-1"))
-	arrived, release := make(chan struct{}), make(chan struct{})
-	s.respond(func(w http.ResponseWriter, _ *http.Request) {
-		close(arrived)
-		<-release
-		fmt.Fprint(w, keySet(jwk("a", "service-1")))
-	})
-	j := s.jwks(t, signature.JWKSOptions{})
-	ctx, cancel := context.WithCancel(t.Context())
-	first, second := make(chan error, 1), make(chan error, 1)
-	go func() { _, err := j.PublicKey(ctx, "a"); first <- err }()
-	<-arrived
-	go func() { _, err := j.PublicKey(t.Context(), "a"); second <- err }()
-
-	cancel()
-	left := <-first
-	close(release)
-	stayed := <-second
-
-	if !errors.Is(left, signature.ErrKeySource) || !errors.Is(left, context.Canceled) {
-		t.Errorf("canceled caller: error = %v, want ErrKeySource and context.Canceled", left)
-	}
-	if stayed != nil || s.fetches() != 1 {
-		t.Errorf("other caller: error = %v after %d fetches, want none after 1", stayed, s.fetches())
 	}
 }
 
