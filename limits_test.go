@@ -220,7 +220,7 @@ func TestClient_HostileRedirects(t *testing.T) {
 				srv.Handle("elsewhere.sandbox.test", http.HandlerFunc(func(http.ResponseWriter, *http.Request) { elsewhere.Add(1) }))
 				base := srv.Handle("hostile.sandbox.test", http.HandlerFunc(redirect))
 				good := newHostileServer(t, attack{respond: redirect})
-				toToken := &hostileServer{base: base, http: srv.HTTPClient()}
+				toToken := &hostileServer{base: base, http: srv.HTTPClient(), retry: withoutRetries}
 				keys := must(signature.NewJWKS(base+keySetPath, &signature.JWKSOptions{HTTPClient: srv.HTTPClient()}))(t)
 
 				getErr := good.get(t.Context(), t)
