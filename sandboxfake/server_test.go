@@ -183,8 +183,8 @@ func TestServer_VerifierInvalid(t *testing.T) {
 // TestServer_VerifierSlowKeySet fetches a key set that takes 4 s.
 func TestServer_VerifierSlowKeySet(t *testing.T) {
 	t.Parallel()
-	for fault, want := range map[bool]error{false: nil, true: signature.ErrKeySource} {
-		t.Run(fmt.Sprintf("fault injected %t", fault), func(t *testing.T) {
+	for operation, want := range map[string]error{"none": nil, "phone_check.create": nil, "jwks.get": signature.ErrKeySource} {
+		t.Run("fault: "+operation, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				srv := sandboxfake.New(t, sandboxfake.WithInMemory(), sandboxfake.WithRequestLog(writerFunc(func(p []byte) {
@@ -193,8 +193,8 @@ func TestServer_VerifierSlowKeySet(t *testing.T) {
 					}
 				})))
 				location := newAPI(t, srv).location(`{"phone_number":"447700900012","redirect_url":"https://app.sandbox.test/"}`)
-				if fault {
-					srv.Inject(sandboxfake.Match{Operation: "jwks.get"}, sandboxfake.Fault{})
+				if operation != "none" {
+					srv.Inject(sandboxfake.Match{Operation: operation}, sandboxfake.Fault{})
 				}
 
 				_, err := srv.Verifier([]string{"app.sandbox.test"}, nil).VerifyRedirect(browserRequest(location, "app.sandbox.test"))

@@ -39,7 +39,7 @@ func newShop(t *testing.T, srv *sandboxfake.Server, version string) *shop {
 	project := srv.NewProject(idverify.ProjectParams{Name: "Ada & <b>Sons</b>", Mode: idverify.ModeSandbox})
 	client := must(idverify.NewClient(srv.URL(), project.Credentials, idverify.WithHTTPClient(srv.HTTPClient()), idverify.WithVersions(idverify.Versions{PhoneCheck: version, SubscriberCheck: version})))(t)
 	s.client = client
-	verifier := srv.Verifier([]string{shopHost}, &signature.VerifierOptions{ClockSkew: time.Hour}) // for a busy machine
+	verifier := srv.Verifier([]string{shopHost}, &signature.VerifierOptions{ClockSkew: time.Hour}) // on a busy machine, messages can take longer than the default
 	mux := http.NewServeMux()
 	mux.Handle("POST /callback", idverify.CallbackHandler(verifier, func(_ context.Context, c *idverify.Callback) error {
 		s.record(&s.callbacks, fmt.Sprintf("%s %s match=%s error=%s", c.Product, c.Status, c.Match, c.ErrorCode))
