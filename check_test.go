@@ -318,12 +318,17 @@ func TestPhoneCheckService_WaitErrors(t *testing.T) {
 		if !errors.Is(err, context.DeadlineExceeded) || time.Since(start) != 7*time.Second || fmt.Sprint(err) != "idverify: wait for PhoneCheck: context deadline exceeded: check is still ACCEPTED" {
 			t.Errorf("error after %v = %v, want context.DeadlineExceeded after 7s", time.Since(start), err)
 		}
-		for code, want := range map[int]error{403: idverify.ErrForbidden, 404: idverify.ErrNotFound} { // without a problem
+		for code, want := range map[int]error{403: idverify.ErrForbidden, 404: idverify.ErrNotFound} { // responses without a problem document
 			status = code
 			_, err := c.PhoneChecks.Wait(t.Context(), "a")
 			if _, ended := errors.AsType[*idverify.NoResultError](err); ended || !errors.Is(err, want) {
 				t.Errorf("error = %v, want %v and no *NoResultError", err, want)
 			}
+		}
+		status = 200
+		check, err := c.PhoneChecks.Wait(t.Context(), "b")
+		if _, ok := errors.AsType[*idverify.DecodeError](err); !ok || check != nil {
+			t.Errorf("check = %+v, error = %v, want a *DecodeError and no result of another check", check, err)
 		}
 	})
 }

@@ -417,8 +417,8 @@ func (s *keySetServer) client(t *testing.T, opts ...idverify.Option) *idverify.C
 	return must(idverify.NewClient(s.URL, credentials, opts...))(t)
 }
 
-// TestClient_NewJWKSInheritsOptions uses an HTTP client that trusts the certificate of the server,
-// and that has a cookie and rejects redirects.
+// TestClient_NewJWKSInheritsOptions checks that a key set uses the client's transport, clock and
+// logger, but not its cookies and redirect policy.
 func TestClient_NewJWKSInheritsOptions(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

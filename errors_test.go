@@ -618,8 +618,8 @@ func TestClient_UnusableTokenResponse(t *testing.T) {
 
 		_, err := srv.client(t).Token(t.Context(), idverify.ScopeReachability)
 
-		if _, ok := errors.AsType[*idverify.DecodeError](err); !ok || err.Error() != prefix+want {
-			t.Errorf("body %q: error = %v, want %s", body, err, prefix+want)
+		if _, ok := errors.AsType[*idverify.DecodeError](err); !ok || err.Error() != prefix+want || len(srv.tokens()) != 1 {
+			t.Errorf("body %q: error = %v after %d attempts, want %s after 1", body, err, len(srv.tokens()), prefix+want)
 		}
 	}
 }

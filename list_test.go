@@ -376,7 +376,7 @@ var references = []string{
 	"a\nb", "a\r\nb", "a\tb", "\x00", "\x7f", "é", "e\u0301", "日本", "👍🏽", "\u2028", "\ufffd", "<b>&amp;", "null", strings.Repeat("a", 1024), strings.Repeat(`"`, 1024), strings.Repeat(`\`, 1024),
 }
 
-// Each reference is found, and only its check.
+// Each reference finds only its own check. Other references find nothing.
 func TestFindByReferenceID_Exact(t *testing.T) {
 	t.Parallel()
 	for _, p := range referenceProducts {

@@ -654,7 +654,6 @@ func TestError_RedactsDetail(t *testing.T) {
 		t.Run(tt.detail, func(t *testing.T) {
 			t.Parallel()
 			srv := newService(t, respondWith(400, fmt.Sprintf(`{"type":"https://docs.example/#bad_request","detail":%q}`, tt.detail)))
-
 			srv.token = respondWith(200, `{"access_token":"tr","expires_in":3600}`)
 			c := must(idverify.NewClient(srv.URL, idverify.Credentials{ClientID: "c", ClientSecret: idverify.NewSecret("secret7")}, idverify.WithHTTPClient(srv.Client())))(t)
 

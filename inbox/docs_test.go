@@ -181,6 +181,17 @@ func awaitOutcome(ctx context.Context, t *testing.T, events <-chan inbox.Event, 
 	}
 }
 
+func TestProduction_OpensDatabase(t *testing.T) {
+	t.Parallel()
+	called := false
+
+	err := openDatabase(t.Context(), filepath.Join(t.TempDir(), "checks.db"), func(*sql.DB, *inbox.Inbox) { called = true })
+
+	if err != nil || !called {
+		t.Errorf("error = %v, want an open database", err)
+	}
+}
+
 func TestProduction_RetriesStopped(t *testing.T) {
 	t.Parallel()
 	events := make(chan inbox.Event, 100)

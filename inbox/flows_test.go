@@ -69,7 +69,8 @@ func TestInbox_FlowsFull(t *testing.T) {
 	})
 }
 
-// TestInbox_PurgeFlows checks that phone numbers do not stay in the database.
+// TestInbox_PurgeFlows checks that Purge deletes expired flows, which contain phone numbers, and
+// keeps entries if Retention is negative.
 func TestInbox_PurgeFlows(t *testing.T) {
 	onDatabases(t, func(t *testing.T, d database) {
 		b := newBackend(t, d, &inbox.Options{Retention: -1})

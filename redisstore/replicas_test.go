@@ -145,7 +145,7 @@ func TestReplays_ConcurrentReplicas(t *testing.T) {
 	url := handleWith(service, func(r *http.Request, body []byte) int {
 		messages.Add(1)
 		defer messages.Done()
-		r = r.WithContext(context.WithoutCancel(r.Context())) // on a busy machine, the attempt can time out
+		r = r.WithContext(context.WithoutCancel(r.Context())) // on a busy machine, the copies can outlast the attempt
 		var wg sync.WaitGroup
 		for range replicas {
 			wg.Go(func() {
@@ -165,7 +165,7 @@ func TestReplays_ConcurrentReplicas(t *testing.T) {
 
 	runChecks(t, service, url, checks)
 	noError(t, service.WaitIdle(t.Context()))
-	messages.Wait() // WaitIdle does not wait for handlers after a timeout
+	messages.Wait() // WaitIdle does not wait for handlers of attempts that timed out
 
 	if accepted.Load() != checks || rejected.Load() != checks*(replicas-1) || other.Load() != 0 {
 		t.Errorf("%d messages with %d copies each: %d accepted, %d rejected, %d other responses; want %d, %d and 0",

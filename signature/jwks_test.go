@@ -264,7 +264,7 @@ func TestJWKS_MinRefetch(t *testing.T) {
 		s.want(t, j, "a", "service-1")
 
 		s.wantError(t, j, "x", signature.ErrUnknownKey) // causes a fetch
-		s.publish(jwk("a", "service-1"), jwk("new", "service-2"))
+		s.publish(jwk("new", "service-2"))
 		for i := range 100 {
 			s.wantError(t, j, fmt.Sprint("x", i), signature.ErrKeySource)
 		}
@@ -274,6 +274,7 @@ func TestJWKS_MinRefetch(t *testing.T) {
 		within := s.fetches()
 		s.advance(time.Nanosecond)
 		s.want(t, j, "new", "service-2")
+		s.wantError(t, j, "a", signature.ErrKeySource) // removed
 
 		if within != 2 || s.fetches() != 3 {
 			t.Errorf("%v: %d fetches within MinRefetch and %d after, want 2 and 3: senders must not cause more", pause, within, s.fetches())
