@@ -50,11 +50,10 @@ func TestObserveVerifier_Cardinality(t *testing.T) {
 	t.Parallel()
 	r := newTelemetry()
 	srv := sandboxfake.New(t, sandboxfake.WithInMemory())
-	keys := newKeys(t, srv, nil)
-	verifier := must(signature.NewVerifier(keys, []string{"shop.example.com"}, &signature.VerifierOptions{
+	verifier := srv.Verifier([]string{"shop.example.com"}, &signature.VerifierOptions{
 		ClockSkew: 24 * time.Hour, // independent of the speed of the machine
 		Observe:   otelidverify.ObserveVerifier(r.providers()...),
-	}))(t)
+	})
 	date := srv.Now().UTC().Format(http.TimeFormat)
 
 	for i := range 1000 {

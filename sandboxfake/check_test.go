@@ -416,8 +416,8 @@ func TestServer_CheckExpires(t *testing.T) {
 		opts   []sandboxfake.Option
 	}{
 		{"frozen", time.Second, []sandboxfake.Option{sandboxfake.WithFrozenClock(frozenAt)}},
-		{"running", 100 * time.Second, nil},
-		{"in memory", 100 * time.Second, []sandboxfake.Option{sandboxfake.WithInMemory()}},
+		{"running", 10 * time.Second, nil},
+		{"in memory", 10 * time.Second, []sandboxfake.Option{sandboxfake.WithInMemory()}},
 	} {
 		for path, status := range map[string]string{phoneChecks: "ACCEPTED", phoneChecks02: "PENDING"} {
 			t.Run(row.name+" "+status, func(t *testing.T) {

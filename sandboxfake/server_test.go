@@ -180,7 +180,7 @@ func TestServer_VerifierInvalid(t *testing.T) {
 	}
 }
 
-// TestServer_VerifierSlowKeySet fetches a key set that takes 4 s.
+// TestServer_VerifierSlowKeySet fetches a key set whose response takes 4 s, longer than the limit.
 func TestServer_VerifierSlowKeySet(t *testing.T) {
 	t.Parallel()
 	for operation, want := range map[string]error{"none": nil, "phone_check.create": nil, "jwks.get": signature.ErrKeySource} {
