@@ -88,9 +88,7 @@ func newProxy(t *testing.T) string {
 	}
 	cache := strings.TrimSpace(must(runIn(t, root, nil, "go", "env", "GOMODCACHE"))(t)) + "/cache/download"
 	for _, dir := range []string{".", "inbox", "otelidverify", "redisstore"} {
-		if output, err := runIn(t, filepath.Join(root, dir), []string{"GOWORK=off"}, "go", "mod", "download"); err != nil {
-			t.Fatalf("go mod download in %s: %v\n%s", dir, err, output)
-		}
+		download(t, dir)
 		writeVersion(t, filepath.Join(proxy, modulePath, dir, "@v"), dir, files[dir])
 	}
 	linkModules(t, proxy, cache)
@@ -101,11 +99,9 @@ func newProxy(t *testing.T) string {
 // of the go command.
 func linkModules(t *testing.T, proxy, cache string) {
 	t.Helper()
-	dir := filepath.Join(root, "examples/callbacks")
-	if output, err := runIn(t, dir, []string{"GOWORK=off"}, "go", "mod", "download"); err != nil {
-		t.Fatalf("go mod download in %s: %v\n%s", dir, err, output)
-	}
-	mod := must(os.ReadFile(filepath.Join(dir, "go.mod")))(t)
+	const dir = "examples/callbacks"
+	download(t, dir)
+	mod := must(os.ReadFile(filepath.Join(root, dir, "go.mod")))(t)
 	for _, m := range regexp.MustCompile(`(?m)^\t(\S+) (v\S+)$`).FindAllStringSubmatch(string(mod), -1) {
 		if strings.HasPrefix(m[1], modulePath) {
 			continue
@@ -115,6 +111,18 @@ func linkModules(t *testing.T, proxy, cache string) {
 		for _, extension := range []string{".info", ".mod", ".zip"} {
 			name := filepath.Join(versions, m[2]+extension)
 			noError(t, os.Symlink(filepath.Join(cache, name), filepath.Join(proxy, name)))
+		}
+	}
+}
+
+// download adds what the module in dir requires to the cache of the go command.
+func download(t *testing.T, dir string) {
+	t.Helper()
+	// "go get" needs the .info files, which only "go mod download" adds. "go mod tidy" needs the
+	// modules that tests of dependencies import, which only "go mod tidy" adds.
+	for _, args := range [][]string{{"mod", "download"}, {"mod", "tidy", "-diff"}} {
+		if output, err := runIn(t, filepath.Join(root, dir), []string{"GOWORK=off"}, "go", args...); err != nil {
+			t.Fatalf("go %v in %s: %v\n%s", args, dir, err, output)
 		}
 	}
 }
