@@ -42,10 +42,12 @@ func ExampleClientOption() {
 	}
 
 	for _, span := range spans.GetSpans() {
-		fmt.Println(span.Name, span.Status.Code)
+		// Operations do not wait for the end of a token request, so its span may still be missing.
+		if span.Name != "idverify token.create" {
+			fmt.Println(span.Name, span.Status.Code)
+		}
 	}
-	// Unordered output:
-	// idverify token.create Unset
+	// Output:
 	// idverify phone_check.list Error
 	// idverify phone_check.list Unset
 }
