@@ -990,6 +990,7 @@ func TestWithLogger_RejectedCredentials(t *testing.T) {
 		}
 
 		get()
+		synctest.Wait() // an operation may return before the record is written
 		_, _ = c.Token(t.Context(), idverify.ScopeReachability)
 		time.Sleep(time.Minute)
 		get()
