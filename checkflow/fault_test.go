@@ -254,7 +254,7 @@ func TestWeb_StoreFull(t *testing.T) {
 	first.wantUser(t, "the first person", victims)
 }
 
-// TestWeb_CreateFails loses the response of a create: nobody can complete the check.
+// TestWeb_CreateFails makes a create fail: no flow is stored, and the person can start again.
 func TestWeb_CreateFails(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {

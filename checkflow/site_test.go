@@ -34,7 +34,7 @@ const (
 	flowCookie = "__Host-idverify-flow"
 )
 
-// site is a website with a sign-in. Its pages are in the handler of start.
+// site is a website with a sign-in. The method handler returns its pages.
 type site struct {
 	t       *testing.T
 	service *sandboxfake.Server
@@ -390,15 +390,7 @@ func newStart(t *testing.T) (http.ResponseWriter, *http.Request) {
 	return httptest.NewRecorder(), httptest.NewRequestWithContext(t.Context(), http.MethodPost, "https://"+host+"/start", nil)
 }
 
-// noError fails the test if err is not nil.
-func noError(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+// noError and must fail the test if err is not nil. must returns v.
+var noError = tooltest.NoError
 
-// must returns v, or fails the test.
-func must[T any](v T, err error) func(testing.TB) T {
-	return func(t testing.TB) T { t.Helper(); noError(t, err); return v }
-}
+func must[T any](v T, err error) func(testing.TB) T { return tooltest.Must(v, err) }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/idverify/idverify-go/internal/tooltest"
 	"github.com/idverify/idverify-go/otelidverify"
 )
 
@@ -209,13 +210,10 @@ func (r *telemetry) text(t testing.TB) string {
 	return fmt.Sprintf("%+v\n%+v", tracetest.SpanStubsFromReadOnlySpans(r.recorder.Ended()), r.metrics(t))
 }
 
-// noError fails the test if err is not nil.
-func noError(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+// noError and must fail the test if err is not nil. must returns v.
+var noError = tooltest.NoError
+
+func must[T any](v T, err error) func(testing.TB) T { return tooltest.Must(v, err) }
 
 // wantEqual reports the difference between want and got, if any.
 func wantEqual(t testing.TB, want, got any, format string, args ...any) {
@@ -223,9 +221,4 @@ func wantEqual(t testing.TB, want, got any, format string, args ...any) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("%s (-want +got):\n%s", fmt.Sprintf(format, args...), diff)
 	}
-}
-
-// must returns v, or fails the test.
-func must[T any](v T, err error) func(testing.TB) T {
-	return func(t testing.TB) T { t.Helper(); noError(t, err); return v }
 }

@@ -130,7 +130,7 @@ func FuzzExplain(f *testing.F) {
 	})
 }
 
-// explainRejections logs why the handler of a verifier rejects a message.
+// explainRejections sends an explanation of each message that next rejects with 400.
 func explainRejections(v *signature.Verifier, explanations chan<- signature.Explanation, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		recorder := &statusRecorder{ResponseWriter: w}

@@ -27,7 +27,7 @@ import (
 
 const explainBody = `{"check_id":"c1","status":"COMPLETED","match":true,"note":"Zoë & <co>"}`
 
-// received returns a signed callback for the target, as a server receives it.
+// receivedCallback returns a signed callback for the target, as a server receives it.
 func receivedCallback(tb testing.TB, target, content string, opts signature.SignerOptions) *http.Request {
 	tb.Helper()
 	r := must(http.ReadRequest(bufio.NewReader(strings.NewReader("POST " + target + " HTTP/1.1\r\nHost: " + host + "\r\n\r\n"))))(tb)

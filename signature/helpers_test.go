@@ -361,13 +361,10 @@ func inMemory(h http.HandlerFunc) roundTrip {
 // oneKey is a transport whose responses contain the set with key "a".
 var oneKey = inMemory(respondWith(200, "", keySet(jwk("a", "service-1"))))
 
-// noError fails the test if err is not nil.
-func noError(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+// noError and must fail the test if err is not nil. must returns v.
+var noError = tooltest.NoError
+
+func must[T any](v T, err error) func(testing.TB) T { return tooltest.Must(v, err) }
 
 // wantEqual reports the difference between want and got, if any.
 func wantEqual(t testing.TB, want, got any, format string, args ...any) {
@@ -375,9 +372,4 @@ func wantEqual(t testing.TB, want, got any, format string, args ...any) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("%s (-want +got):\n%s", fmt.Sprintf(format, args...), diff)
 	}
-}
-
-// must returns v, or fails the test.
-func must[T any](v T, err error) func(testing.TB) T {
-	return func(t testing.TB) T { t.Helper(); noError(t, err); return v }
 }

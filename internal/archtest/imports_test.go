@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/idverify/idverify-go/internal/tooltest"
 )
 
 const module = "github.com/idverify/idverify-go"
@@ -217,12 +219,4 @@ func goFiles(t *testing.T) []goFile {
 }
 
 // must returns v, or fails the test.
-func must[T any](v T, err error) func(testing.TB) T {
-	return func(t testing.TB) T {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-		return v
-	}
-}
+func must[T any](v T, err error) func(testing.TB) T { return tooltest.Must(v, err) }

@@ -5,6 +5,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/idverify/idverify-go/internal/tooltest"
 )
 
 // table is a table of a Markdown page.
@@ -85,15 +87,7 @@ func codeSpans(cell string) []string {
 // at returns the place of a row, for failure messages.
 func at(page string, row tableRow) string { return fmt.Sprintf("docs/%s:%d", page, row.line) }
 
-// must returns v, or fails the test.
-func must[T any](v T, err error) func(testing.TB) T {
-	return func(t testing.TB) T { t.Helper(); noError(t, err); return v }
-}
+// noError and must fail the test if err is not nil. must returns v.
+var noError = tooltest.NoError
 
-// noError fails the test if err is not nil.
-func noError(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+func must[T any](v T, err error) func(testing.TB) T { return tooltest.Must(v, err) }

@@ -207,15 +207,7 @@ func find(t *testing.T, name string) string {
 	return ""
 }
 
-// must returns v, or fails the test.
-func must[T any](v T, err error) func(testing.TB) T {
-	return func(t testing.TB) T { t.Helper(); noError(t, err); return v }
-}
+// noError and must fail the test if err is not nil. must returns v.
+var noError = tooltest.NoError
 
-// noError fails the test if err is not nil.
-func noError(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+func must[T any](v T, err error) func(testing.TB) T { return tooltest.Must(v, err) }

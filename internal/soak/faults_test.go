@@ -32,8 +32,9 @@ var (
 	unavailable   = faultKind{"503", sandboxfake.Fault{Status: 503}}
 )
 
-// faultPlan lists the faults of each operation. The key set never fails twice in a row: of the six
-// attempts to deliver a callback, the handler may fail four.
+// faultPlan lists the faults of each operation. The key set never fails twice in a row: the
+// handler fails up to four of the six attempts to deliver a callback, and one of the other two must
+// succeed.
 var faultPlan = []struct {
 	operation string
 	percent   int

@@ -32,6 +32,19 @@ import (
 	"time"
 )
 
+// NoError fails the test if err is not nil.
+func NoError(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Must returns a function that returns v, or fails the test if err is not nil.
+func Must[T any](v T, err error) func(testing.TB) T {
+	return func(t testing.TB) T { t.Helper(); NoError(t, err); return v }
+}
+
 // Require skips the test if a tool is missing, or fails it if IDVERIFY_INTEROP is set, as in
 // continuous integration. what says how to install the tool.
 func Require(t testing.TB, installed bool, what string) {
