@@ -158,14 +158,11 @@ func TestClient_InvalidArguments(t *testing.T) {
 		"code exchange in v0.1":            {errorOf(c.SubscriberChecks.Complete(ctx, "a", "code")), idverify.ErrBadRequest},
 		"empty code":                       {errorOf(srv.client(t, idverify.WithVersions(idverify.Versions{PhoneCheck: "v0.2"})).PhoneChecks.Complete(ctx, "a", "")), idverify.ErrBadRequest},
 		"address with a zone":              {errorOf(c.PhoneChecks.Create(ctx, idverify.PhoneCheckParams{PhoneNumber: testNumber, PhoneIP: zoned})), idverify.ErrBadRequest},
-		"period below an hour":             {errorOf(c.SIMChecks.Create(ctx, idverify.SIMCheckParams{PhoneNumber: testNumber, Period: 59 * time.Minute})), idverify.ErrBadRequest},
-		"period above 540000 minutes":      {errorOf(c.SIMChecks.Create(ctx, idverify.SIMCheckParams{PhoneNumber: testNumber, Period: 540001 * time.Minute})), idverify.ErrBadRequest},
 		"negative period":                  {errorOf(c.SubscriberChecks.Create(ctx, idverify.SubscriberCheckParams{PhoneNumber: testNumber, Period: -time.Hour})), idverify.ErrBadRequest},
 		"period with seconds":              {errorOf(c.SubscriberChecks.Create(ctx, idverify.SubscriberCheckParams{PhoneNumber: testNumber, Period: time.Hour + time.Second})), idverify.ErrBadRequest},
 		"zero address":                     {errorOf(c.Reachability.Lookup(ctx, netip.Addr{})), idverify.ErrBadRequest},
 		"lookup of an address with a zone": {errorOf(c.Reachability.Lookup(ctx, zoned)), idverify.ErrBadRequest},
 		"token without a scope":            {errorOf(c.Token(ctx)), idverify.ErrBadRequest},
-		"token with two scopes in one":     {errorOf(c.Token(ctx, "coverage phone_check")), idverify.ErrBadRequest},
 		//nolint:staticcheck // the test passes a nil context on purpose
 		"nil context": {errorOf(c.PhoneChecks.Get(nil, "a")), idverify.ErrBadRequest},
 	} {

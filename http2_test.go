@@ -299,7 +299,6 @@ func TestClient_ClosedIdleConnection(t *testing.T) {
 type http2Server struct {
 	listener  net.Listener
 	tls       *httptest.Server // for its certificate
-	settings  []http2.Setting
 	transport *http.Transport
 	react     func(*http2Stream, http2Event)
 
@@ -332,9 +331,9 @@ type http2Stream struct {
 }
 
 // newHTTP2Server starts a server and closes it at the end of the test.
-func newHTTP2Server(t testing.TB, react func(*http2Stream, http2Event), settings ...http2.Setting) *http2Server {
+func newHTTP2Server(t testing.TB, react func(*http2Stream, http2Event)) *http2Server {
 	t.Helper()
-	s := &http2Server{react: react, settings: settings, open: make(map[net.Conn]bool), complete: make(map[string]int)}
+	s := &http2Server{react: react, open: make(map[net.Conn]bool), complete: make(map[string]int)}
 	s.tls = httptest.NewUnstartedServer(http.NotFoundHandler())
 	s.tls.TLS = tooltest.TLSConfig(t)
 	s.tls.StartTLS()
@@ -439,7 +438,7 @@ func (s *http2Server) serve(conn net.Conn) {
 	}
 	framer := http2.NewFramer(conn, conn)
 	framer.ReadMetaHeaders = hpack.NewDecoder(4096, nil)
-	framer.WriteSettings(s.settings...)
+	framer.WriteSettings()
 	streams := make(map[uint32]*http2Stream)
 	for {
 		frame, err := framer.ReadFrame()

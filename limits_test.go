@@ -450,7 +450,7 @@ func gzipped(body string) http.HandlerFunc {
 	}
 }
 
-// pageOf returns a page of n items, and keysOf a set of n keys.
+// pageOf returns a page of n+1 items, and keysOf a set of n+1 keys.
 func pageOf(n int, item string) string {
 	return `{"page":{"number":1,"total_pages":1},"_embedded":{"checks":[` + strings.Repeat(item+",", n) + item + `]}}`
 }

@@ -273,7 +273,8 @@ func TestServer_ProjectMode(t *testing.T) {
 	}
 }
 
-// The mode of the project at the creation of a check sets its charge and its outcome.
+// The mode of the project at the creation of a check sets its charge and its outcome. The outcome
+// function applies only to checks of live projects.
 func TestServer_CheckKeepsProjectMode(t *testing.T) {
 	t.Parallel()
 	operator := func(idverify.Product, string) sandboxfake.Outcome {

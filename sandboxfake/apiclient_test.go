@@ -17,6 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/idverify/idverify-go"
+	"github.com/idverify/idverify-go/internal/tooltest"
 	"github.com/idverify/idverify-go/sandboxfake"
 )
 
@@ -383,17 +384,6 @@ func serve(t testing.TB, srv *sandboxfake.Server, token, method, target, body st
 	return r
 }
 
-// must returns v, or fails the test.
-func must[T any](v T, err error) func(testing.TB) T {
-	return func(t testing.TB) T {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-		return v
-	}
-}
-
 // startError returns the error of Start. It closes a server that starts.
 func startError(opts ...sandboxfake.Option) error {
 	srv, err := sandboxfake.Start(opts...)
@@ -403,13 +393,10 @@ func startError(opts ...sandboxfake.Option) error {
 	return err
 }
 
-// noError fails the test if err is not nil.
-func noError(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+// noError and must fail the test if err is not nil. must returns v.
+var noError = tooltest.NoError
+
+func must[T any](v T, err error) func(testing.TB) T { return tooltest.Must(v, err) }
 
 // wantEqual reports the difference between want and got.
 func wantEqual(t testing.TB, want, got any, format string, args ...any) {

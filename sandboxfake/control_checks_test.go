@@ -164,7 +164,7 @@ func TestServer_ControlChecksOldCursor(t *testing.T) {
 	}
 }
 
-// timeline returns the timeline of a check as lines of kind and details.
+// timeline returns a check and its events, as the control plane shows them.
 func (a *api) timeline(id string) (check map[string]any, events []map[string]any) {
 	a.t.Helper()
 	got := a.control(http.MethodGet, "timeline?check_id="+id, "").wantStatus(a.t, http.StatusOK)

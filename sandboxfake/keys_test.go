@@ -241,20 +241,6 @@ func TestServer_RedeliverManyTimes(t *testing.T) {
 	}
 }
 
-func TestServer_SignatureDatesUseServerClock(t *testing.T) {
-	t.Parallel()
-	a := newAPI(t, sandboxfake.New(t, sandboxfake.WithInMemory()))
-	receiver, target := newDatedReceiver(t, a.srv, a.srv.Now)
-	advance(t, a.srv, 30*time.Minute)
-
-	a.completeCheck(target)
-	waitIdle(t, a.srv)
-
-	if len(receiver.dates) != 1 || len(receiver.rejected) != 0 {
-		t.Errorf("accepted %v, rejected %v, want one message with the server's date", receiver.dates, receiver.rejected)
-	}
-}
-
 func TestWithFreshKeys_UniquePerServer(t *testing.T) {
 	t.Parallel()
 	first := newControlAPI(t, sandboxfake.WithFreshKeys(), sandboxfake.WithFrozenClock(frozenAt))

@@ -105,6 +105,9 @@ func undescribed(request *http.Request, r response) string {
 		if len(r.body) > 0 {
 			return "a body"
 		}
+		if r.status == http.StatusNoContent && r.header.Get("Content-Type") != "" {
+			return "the media type of a response without a body"
+		}
 		return ""
 	}
 	media, _, _ := mime.ParseMediaType(r.header.Get("Content-Type"))

@@ -165,19 +165,6 @@ func TestWithOutcomeFunc_Outcome(t *testing.T) {
 	}
 }
 
-// The outcome function applies only to live projects.
-func TestWithOutcomeFunc_SandboxProject(t *testing.T) {
-	t.Parallel()
-	srv := consoleServer(t, sandboxfake.WithOutcomeFunc(func(idverify.Product, string) sandboxfake.Outcome {
-		return sandboxfake.Outcome{Status: idverify.StatusError, ErrorCode: "mno_timeout"}
-	}))
-	a := newAPI(t, srv)
-
-	r := a.post("/sim_check/v0.1/checks", `{"phone_number":"447700900000"}`)
-
-	wantEqual(t, "COMPLETED - yes", outcome(r.json), "check of a sandbox project")
-}
-
 // The outcome functions include the error code.
 func TestPhoneCheckOutcome_ErrorCode(t *testing.T) {
 	t.Parallel()
