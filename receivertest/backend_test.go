@@ -25,6 +25,7 @@ import (
 	"time"
 
 	"github.com/idverify/idverify-go"
+	"github.com/idverify/idverify-go/internal/tooltest"
 	"github.com/idverify/idverify-go/receivertest"
 	"github.com/idverify/idverify-go/signature"
 )
@@ -141,12 +142,6 @@ func (b *backend) wait(ctx context.Context) error {
 }
 
 func newKeys(t *testing.T) *receivertest.Keys { t.Helper(); return must(receivertest.NewTestKeys())(t) }
-
-// newSmallKeys returns Keys for receivers that do not use package signature.
-func newSmallKeys(t *testing.T) *receivertest.Keys {
-	t.Helper()
-	return must(receivertest.NewSmallKeys())(t)
-}
 
 // newVerifier returns a verifier for messages to host that are signed with keys.
 func newVerifier(t *testing.T, keys *receivertest.Keys, host string, opts *signature.VerifierOptions) *signature.Verifier {
@@ -472,15 +467,7 @@ func limited(next http.Handler, n int) http.Handler {
 	})
 }
 
-// noError fails the test if err is not nil.
-func noError(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+// noError and must fail the test if err is not nil. must returns v.
+var noError = tooltest.NoError
 
-// must returns v, or fails the test.
-func must[T any](v T, err error) func(testing.TB) T {
-	return func(t testing.TB) T { t.Helper(); noError(t, err); return v }
-}
+func must[T any](v T, err error) func(testing.TB) T { return tooltest.Must(v, err) }

@@ -378,23 +378,26 @@ func TestCheckList_Filters(t *testing.T) {
 	}
 }
 
-func TestCheckList_InvalidFlags(t *testing.T) {
+func TestProgram_InvalidArguments(t *testing.T) {
 	t.Parallel()
-	for want, args := range map[string][]string{
-		"are not stored":           {"-status", "EXPIRED"},
-		"must be ACCEPTED":         {"-status", "done"},
-		"must be a positive":       {"-since", "-1h"},
-		"a time such as":           {"-since", "yesterday"},
-		"must not be negative":     {"-fake", "-limit", "-1"},
-		"number of arguments: 1":   {"-fake", "order-1"},
-		"not defined: -reference-": {"-reference-id", "order-1"},
+	for want, command := range map[string]string{
+		"are not stored":                "check list -status EXPIRED",
+		"must be ACCEPTED":              "check list -status done",
+		"must be a positive":            "check list -since -1h",
+		"a time such as":                "check list -since yesterday",
+		"must not be negative":          "check list -fake -limit -1",
+		"number of arguments: 1":        "check list -fake order-1",
+		"not defined: -reference-":      "check list -reference-id order-1",
+		"either an address or -country": "reachability -fake",
+		"set either an address":         "reachability -fake -country GB 192.0.2.2",
+		"is not an IP address":          "reachability -fake phone.example.com",
 	} {
 		t.Run(want, func(t *testing.T) {
 			t.Parallel()
 
-			got := runProgram(t, nil, "", append([]string{"check", "list"}, args...)...)
+			got := runProgram(t, nil, "", strings.Fields(command)...)
 
-			got.expect(t, exitUsage, nil, []string{want})
+			got.expect(t, exitUsage, nil, []string{want, "!phone.example.com"})
 		})
 	}
 }

@@ -86,7 +86,7 @@ func accepting(t *testing.T, keys signature.KeySource, host string, opts *signat
 // acceptAll is a receiver that verifies nothing.
 func acceptAll(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }
 
-// announcement is written to stderr before an examination begins.
+// announcement matches what is written to stderr before an examination begins.
 const announcement = `(?s)  key set   (\S+)\n(?:  CA file   (\S+)\n.*?)?  host `
 
 // runExamine runs "idverify examine -keys 127.0.0.1:0" with args. announced is called when the key

@@ -294,7 +294,7 @@ func TestProgram_OutputNotWritten(t *testing.T) {
 	}
 }
 
-var update = flag.Bool("update", false, "rewrite the output in testdata/transcripts")
+var update = flag.Bool("update", false, "rewrite the output in testdata/transcripts, and the files of testdata/explain")
 
 // runTranscript runs the commands of testdata/transcripts/NAME.txt in this process and compares
 // their output. A transcript contains:
@@ -596,15 +596,7 @@ func TestPages_Commands(t *testing.T) {
 	}
 }
 
-// noError fails the test if err is not nil.
-func noError(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+// noError and must fail the test if err is not nil. must returns v.
+var noError = tooltest.NoError
 
-// must returns v, or fails the test.
-func must[T any](v T, err error) func(testing.TB) T {
-	return func(t testing.TB) T { t.Helper(); noError(t, err); return v }
-}
+func must[T any](v T, err error) func(testing.TB) T { return tooltest.Must(v, err) }

@@ -40,6 +40,9 @@ func TestProgram_Inspector(t *testing.T) {
 			t.Errorf("%s: %d, want 200, and a link in the page", link, linked)
 		}
 	}
+	if _, description := get(http.MethodGet, address+"page/openapi.json", nil); description != readFile(t, "openapi.json") {
+		t.Errorf("the program serves %d bytes as the OpenAPI description, want those of the file", len(description))
+	}
 	if session != http.StatusNoContent {
 		t.Errorf("session with the token of the fragment: %d, want 204", session)
 	}

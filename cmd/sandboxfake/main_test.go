@@ -45,31 +45,29 @@ func TestProgram_StopsOnSignal(t *testing.T) {
 	}
 }
 
-func TestProgram_SeedFixesCredentials(t *testing.T) {
+func TestProgram_FixedKeysAndSeedFlags(t *testing.T) {
 	t.Parallel()
+	start := func(args ...string) (announced, string) {
+		_, a := startJSON(t, args...)
+		return a, readFile(t, a.CAFile)
+	}
 
-	_, first := startJSON(t, "-fixed-keys", "-seed", "7")
-	_, second := startJSON(t, "-fixed-keys", "-seed", "7")
-	_, other := startJSON(t, "-fixed-keys")
-	_, another := startJSON(t, "-fixed-keys")
+	first, _ := start("-fixed-keys", "-seed", "7")
+	second, _ := start("-fixed-keys", "-seed", "7")
+	other, fixed := start("-fixed-keys")
+	another, fixedToo := start("-fixed-keys")
+	_, fresh := start()
+	_, freshToo := start()
 
 	if first.Project != second.Project || first.Workspace != second.Workspace {
 		t.Error("two runs with the same seed have different credentials: configured clients would stop working")
 	}
+	if first.Token == second.Token {
+		t.Error("two runs with the same seed share a control token: it could be guessed")
+	}
 	if other.Project == another.Project || other.Workspace == another.Workspace {
 		t.Error("two runs without a seed share credentials, want random ones")
 	}
-}
-
-func TestProgram_KeysFlag(t *testing.T) {
-	t.Parallel()
-	ca := func(args ...string) string {
-		_, a := startJSON(t, args...)
-		return readFile(t, a.CAFile)
-	}
-
-	fixed, fixedToo, fresh, freshToo := ca("-fixed-keys"), ca("-fixed-keys"), ca(), ca()
-
 	if fixed != fixedToo {
 		t.Error("the fixed keys differ between runs: clients could not keep the CA file")
 	}
@@ -448,15 +446,7 @@ func TestVersion_Line(t *testing.T) {
 	}
 }
 
-// noError fails the test if err is not nil.
-func noError(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+// noError and must fail the test if err is not nil. must returns v.
+var noError = tooltest.NoError
 
-// must returns v, or fails the test.
-func must[T any](v T, err error) func(testing.TB) T {
-	return func(t testing.TB) T { t.Helper(); noError(t, err); return v }
-}
+func must[T any](v T, err error) func(testing.TB) T { return tooltest.Must(v, err) }

@@ -40,10 +40,10 @@ func addr(url string) string {
 }
 
 // mappedShop starts a receiver on this machine whose public host is shop.example.com, and the
-// program with -map. It returns the program and the requests that the receiver has verified.
-func mappedShop(t *testing.T) (a announced, accepted chan *http.Request) {
+// program with -map. It returns what the program printed, and the requests that the receiver got.
+func mappedShop(t *testing.T) (a announced, requests chan *http.Request) {
 	t.Helper()
-	accepted = make(chan *http.Request, 8)
+	requests = make(chan *http.Request, 8)
 	var handler http.Handler
 	ready := make(chan struct{})
 	receiver := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -56,11 +56,11 @@ func mappedShop(t *testing.T) (a announced, accepted chan *http.Request) {
 	verifier := must(signature.NewVerifier(keys, []string{"shop.example.com"}, &signature.VerifierOptions{ClockSkew: time.Hour}))(t)
 	callbacks := idverify.CallbackHandler(verifier, func(context.Context, *idverify.Callback) error { return nil })
 	handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		accepted <- r
+		requests <- r
 		callbacks.ServeHTTP(w, r)
 	})
 	close(ready)
-	return a, accepted
+	return a, requests
 }
 
 func TestProgram_MapFlag(t *testing.T) {

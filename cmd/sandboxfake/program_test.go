@@ -23,10 +23,11 @@ import (
 	"github.com/idverify/idverify-go/internal/tooltest"
 )
 
-// buildDir contains the program. TestMain creates and removes it.
+// buildDir contains the program, which is a link to this test binary, and the receiver in Go.
+// TestMain creates and removes it.
 var buildDir string
 
-// asProgram makes this test binary run as sandboxfake, so that only TestImage builds the program.
+// asProgram makes this test binary run as sandboxfake, so that most tests do not build the program.
 const asProgram = "RUN_SANDBOXFAKE=1"
 
 // programPath returns the path of the program, which requires asProgram in its environment.

@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"fmt"
 	"html"
+	"io"
 	"os"
 	"regexp"
 	"strings"
@@ -35,19 +36,11 @@ func small() *timeline.Timeline {
 	}
 }
 
-func text(t *testing.T, tl *timeline.Timeline) string {
+// written returns what write writes.
+func written(t *testing.T, write func(io.Writer) error) string {
 	t.Helper()
 	var b strings.Builder
-	if err := tl.WriteText(&b); err != nil {
-		t.Fatal(err)
-	}
-	return b.String()
-}
-
-func page(t *testing.T, tl *timeline.Timeline) string {
-	t.Helper()
-	var b strings.Builder
-	if err := tl.WriteHTML(&b); err != nil {
+	if err := write(&b); err != nil {
 		t.Fatal(err)
 	}
 	return b.String()
@@ -75,7 +68,7 @@ func TestTimeline_WriteText(t *testing.T) {
 `},
 		{"empty", &timeline.Timeline{}, "no events\n"},
 	} {
-		if diff := cmp.Diff(row.want, text(t, row.tl)); diff != "" {
+		if diff := cmp.Diff(row.want, written(t, row.tl.WriteText)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", row.name, diff)
 		}
 	}
@@ -84,7 +77,7 @@ func TestTimeline_WriteText(t *testing.T) {
 func TestTimeline_WriteHTML(t *testing.T) {
 	t.Parallel()
 
-	got := page(t, small())
+	got := written(t, small().WriteHTML)
 
 	for _, want := range []string{
 		"<title>Timeline: TestShop</title>",
@@ -123,7 +116,7 @@ func TestPolicy_Hash(t *testing.T) {
 	if want := "style-src 'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "';"; !strings.Contains(timeline.Policy, want) {
 		t.Errorf("Policy = %s, want %s", timeline.Policy, want)
 	}
-	if !strings.Contains(page(t, small()), `content="`+timeline.Policy+`"`) {
+	if !strings.Contains(written(t, small().WriteHTML), `content="`+timeline.Policy+`"`) {
 		t.Error("the page does not contain the policy")
 	}
 	if script := regexp.MustCompile(`(?i)<script|\son\w+=|style=|https?:|url\(`).Find(file); script != nil {
@@ -157,7 +150,7 @@ func hostileTimeline(text string) *timeline.Timeline {
 func TestTimeline_HostileText(t *testing.T) {
 	t.Parallel()
 	for _, hostile := range hostile {
-		got := text(t, hostileTimeline(hostile))
+		got := written(t, hostileTimeline(hostile).WriteText)
 
 		for _, r := range got {
 			if r != '\n' && (r < ' ' || r == 0x7f || r == 0x202e || r == 0x2066 || r == 0x2069 || r == 0x200f) {
@@ -175,13 +168,13 @@ var tags = regexp.MustCompile(`<[^>]*>`)
 
 func TestTimeline_HostileHTML(t *testing.T) {
 	t.Parallel()
-	oneLine, twoLines := page(t, hostileTimeline("harmless")), page(t, hostileTimeline("two\nlines"))
+	oneLine, twoLines := written(t, hostileTimeline("harmless").WriteHTML), written(t, hostileTimeline("two\nlines").WriteHTML)
 	for _, hostile := range hostile {
 		harmless := oneLine
 		if strings.Contains(hostile, "\n") {
 			harmless = twoLines
 		}
-		got := page(t, hostileTimeline(hostile))
+		got := written(t, hostileTimeline(hostile).WriteHTML)
 
 		// The same tags, with other values of attributes.
 		want, have := tags.FindAllString(harmless, -1), tags.FindAllString(got, -1)
@@ -205,7 +198,7 @@ func TestTimeline_HostileHTML(t *testing.T) {
 			t.Errorf("the page of %.30q has %d bytes, want truncated texts", hostile, len(got))
 		}
 	}
-	if got := page(t, hostileTimeline(`<&>"'`)); !strings.Contains(got, html.EscapeString(`<&>"'`)) {
+	if got := written(t, hostileTimeline(`<&>"'`).WriteHTML); !strings.Contains(got, html.EscapeString(`<&>"'`)) {
 		t.Errorf("the page does not show the text unchanged:\n%s", got)
 	}
 }
@@ -218,7 +211,7 @@ func TestTimeline_Limits(t *testing.T) {
 		many.Events = append(many.Events, timeline.Event{Time: start, Title: fmt.Sprint("event ", i), Note: body[0].Value, Fields: body})
 	}
 
-	short, long := text(t, many), page(t, many)
+	short, long := written(t, many.WriteText), written(t, many.WriteHTML)
 
 	lines := strings.Split(strings.TrimSpace(short), "\n")
 	if len(lines) != 27 || lines[0] != "the last 25 of 10005 events:" || !strings.Contains(lines[26], "event 9999") {

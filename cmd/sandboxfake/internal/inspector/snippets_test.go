@@ -98,7 +98,8 @@ func goTestCases() []goTestCase {
 	return append(cases, hostile)
 }
 
-// expected returns a part of the test of the case, which verifies its result.
+// expected returns a text that the generated test of the case must contain: the result that the
+// test verifies, or the fault that it injects.
 func (c goTestCase) expected() string {
 	switch {
 	case c.Fault != nil:
