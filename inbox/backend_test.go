@@ -27,6 +27,7 @@ import (
 	"github.com/idverify/idverify-go"
 	"github.com/idverify/idverify-go/inbox"
 	"github.com/idverify/idverify-go/internal/pgtest"
+	"github.com/idverify/idverify-go/internal/tooltest"
 	"github.com/idverify/idverify-go/sandboxfake"
 	"github.com/idverify/idverify-go/signature"
 )
@@ -107,16 +108,20 @@ func postgresSource(t testing.TB) string {
 	return server.Source(name)
 }
 
-// texts returns the rows of a query with one column.
-func texts(t testing.TB, db *sql.DB, query string) []string {
+// texts returns the last column of the rows of a query.
+func texts(t testing.TB, db *sql.DB, query string, args ...any) []string {
 	t.Helper()
-	rows := must(db.QueryContext(t.Context(), query))(t)
+	rows := must(db.QueryContext(t.Context(), query, args...))(t)
 	defer rows.Close()
+	columns := must(rows.Columns())(t)
 	var all []string
 	for rows.Next() {
-		var text string
-		noError(t, rows.Scan(&text))
-		all = append(all, text)
+		row, dest := make([]string, len(columns)), make([]any, len(columns))
+		for i := range row {
+			dest[i] = &row[i]
+		}
+		noError(t, rows.Scan(dest...))
+		all = append(all, row[len(row)-1])
 	}
 	noError(t, rows.Err())
 	return all
@@ -546,13 +551,10 @@ func (r logRecords) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// noError fails the test if err is not nil.
-func noError(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+// noError and must fail the test if err is not nil. must returns v.
+var noError = tooltest.NoError
+
+func must[T any](v T, err error) func(testing.TB) T { return tooltest.Must(v, err) }
 
 // wantEqual reports the difference between want and got, if any.
 func wantEqual(t testing.TB, want, got any, format string, args ...any) {
@@ -560,9 +562,4 @@ func wantEqual(t testing.TB, want, got any, format string, args ...any) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("%s (-want +got):\n%s", fmt.Sprintf(format, args...), diff)
 	}
-}
-
-// must returns v, or fails the test.
-func must[T any](v T, err error) func(testing.TB) T {
-	return func(t testing.TB) T { t.Helper(); noError(t, err); return v }
 }

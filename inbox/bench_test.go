@@ -124,11 +124,9 @@ func BenchmarkThroughput(b *testing.B) {
 	}
 }
 
-// A ratio compares the medians of two sides that alternate in one run, because a busy machine slows
-// both.
-
-// compareTimes runs base and other alternately, each after its preparation, which is not measured.
-// It reports the ratio of other's median time to base's as the metric name.
+// compareTimes runs base and other alternately, because a busy machine slows both, each after its
+// preparation, which is not measured. It reports the ratio of other's median time to base's as the
+// metric name.
 func compareTimes(b *testing.B, name string, prepare func(), base, other func() error) {
 	b.Helper()
 	times := make([][]time.Duration, 2)

@@ -637,7 +637,8 @@ func (p *point) workUntilDone(t *testing.T) {
 // reconcile calls Reconcile once.
 func (p *point) reconcile(t *testing.T) error { return p.inbox.Reconcile(t.Context(), p.client) }
 
-// reconcileUntilEnded calls Reconcile as Run does later.
+// reconcileUntilEnded calls Reconcile every two minutes, as Start does later, until the entry has
+// ended.
 func (p *point) reconcileUntilEnded(t *testing.T) {
 	t.Helper()
 	for range 20 {

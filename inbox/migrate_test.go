@@ -1,7 +1,6 @@
 package inbox_test
 
 import (
-	"context"
 	"database/sql"
 	"database/sql/driver"
 	"errors"
@@ -216,12 +215,14 @@ func (p *point) fill(t *testing.T) {
 // explain returns the plans that the database uses for a statement.
 func (p *point) explain(t *testing.T, s statement) [][]string {
 	t.Helper()
-	if p.dialect == inbox.SQLite {
-		return [][]string{p.lines(t, "EXPLAIN QUERY PLAN "+s.query, s.args)}
-	}
+	var values []any
 	var literals []string
 	for _, a := range s.args {
+		values = append(values, a.Value)
 		literals = append(literals, literal(t, a.Value))
+	}
+	if p.dialect == inbox.SQLite {
+		return [][]string{texts(t, p.db, "EXPLAIN QUERY PLAN "+s.query, values...)}
 	}
 	// PostgreSQL may change to a generic plan after five executions in a connection.
 	p.db.SetMaxOpenConns(1)
@@ -229,7 +230,7 @@ func (p *point) explain(t *testing.T, s statement) [][]string {
 	defer p.exec(t, "DEALLOCATE explained")
 	var plans [][]string
 	for range 8 {
-		plans = append(plans, p.lines(t, "EXPLAIN EXECUTE explained ("+strings.Join(literals, ", ")+")", nil))
+		plans = append(plans, texts(t, p.db, "EXPLAIN EXECUTE explained ("+strings.Join(literals, ", ")+")"))
 	}
 	return plans
 }
@@ -245,32 +246,6 @@ func literal(t *testing.T, v any) string {
 		return fmt.Sprint(v)
 	}
 	return "'" + strings.ReplaceAll(fmt.Sprint(v), "'", "''") + "'"
-}
-
-// lines returns the last column of the rows of a query.
-func (p *point) lines(t *testing.T, query string, args []driver.NamedValue) []string {
-	t.Helper()
-	values := make([]any, len(args))
-	for i, a := range args {
-		values[i] = a.Value
-	}
-	rows, err := p.db.QueryContext(context.WithoutCancel(t.Context()), query, values...)
-	if err != nil {
-		t.Fatalf("%s: %v", query, err)
-	}
-	defer rows.Close()
-	columns, _ := rows.Columns()
-	var lines []string
-	for rows.Next() {
-		row, dest := make([]string, len(columns)), make([]any, len(columns))
-		for i := range row {
-			dest[i] = &row[i]
-		}
-		noError(t, rows.Scan(dest...))
-		lines = append(lines, row[len(row)-1])
-	}
-	noError(t, rows.Err())
-	return lines
 }
 
 var (

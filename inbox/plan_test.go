@@ -425,7 +425,8 @@ func TestInbox_CreateBeforeCommit(t *testing.T) {
 	})
 }
 
-// Two processes create the checks of the same references at the same time.
+// Two Inboxes, like those of two processes, create the checks of the same references at the same
+// time.
 func TestInbox_CreateOnce(t *testing.T) {
 	onDatabases(t, func(t *testing.T, d database) {
 		const goroutines = 100

@@ -130,15 +130,5 @@ func startSignUp(ctx context.Context, db *sql.DB, checks *inbox.Inbox, client *i
 	if _, err := tx.ExecContext(ctx, "INSERT INTO sign_ups (reference) VALUES ($1)", reference); err != nil {
 		return "", err
 	}
-	if err := checks.Plan(ctx, tx, idverify.ProductPhoneCheck, reference); err != nil {
-		return "", err
-	}
-	if err := tx.Commit(); err != nil {
-		return "", err
-	}
-	check, err := checks.CreatePhoneCheck(ctx, client, idverify.PhoneCheckParams{PhoneNumber: number, ReferenceID: reference, CallbackURL: callbackURL})
-	if err != nil {
-		return "", err
-	}
-	return check.CheckURL, nil
+	return planAndCreate(ctx, checks, client, tx, reference, number, callbackURL)
 }

@@ -518,8 +518,8 @@ func (b *backend) reconcile(t testing.TB) {
 	noError(t, b.inbox.Reconcile(t.Context(), b.client))
 }
 
-// reconcileUntilEnded calls Reconcile every ten seconds, as Run does, until the entry has ended. It
-// returns the time that this took.
+// reconcileUntilEnded calls Reconcile every ten seconds, as Start does, until the entry has ended.
+// It returns the time that this took.
 func (b *backend) reconcileUntilEnded(t testing.TB, reference string) time.Duration {
 	t.Helper()
 	for elapsed := time.Duration(0); elapsed < time.Hour; elapsed += 10 * time.Second {

@@ -7,11 +7,11 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/idverify/idverify-go/internal/synctest"
 	"github.com/idverify/idverify-go/redisstore"
 )
 
@@ -210,6 +210,6 @@ func TestNewReplays_SendsNothing(t *testing.T) {
 	newStore(t, client, nil)
 
 	if dials.Load() != 0 {
-		t.Errorf("New connected %d times, want 0", dials.Load())
+		t.Errorf("NewReplays connected %d times, want 0", dials.Load())
 	}
 }

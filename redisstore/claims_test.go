@@ -11,11 +11,11 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/idverify/idverify-go/internal/synctest"
 	"github.com/idverify/idverify-go/redisstore"
 )
 
@@ -31,8 +31,7 @@ func newStall(t testing.TB, srv *server) (*stall, *redisstore.Replays) {
 	s := &stall{recorded: make(chan struct{}, 1000)}
 	s.active.Store(true)
 	client := newClient(t, &redis.Options{
-		MaxRetries:  -1,
-		ReadTimeout: time.Minute,
+		MaxRetries: -1,
 		Dialer: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			conn, err := srv.dial(ctx, "", "")
 			return &stalledConn{Conn: conn, stall: s, closed: make(chan struct{})}, err
@@ -75,7 +74,7 @@ func (c *stalledConn) Close() error {
 // failClaims makes concurrent calls of Claim fail after Redis has processed their commands.
 func (s *stall) failClaims(t testing.TB, store *redisstore.Replays, calls int) {
 	t.Helper()
-	ctx, cancel := context.WithCancel(t.Context())
+	ctx, cancel := context.WithCancelCause(t.Context())
 	failed := make(chan error, calls)
 	for range calls {
 		go func() {
@@ -86,7 +85,7 @@ func (s *stall) failClaims(t testing.TB, store *redisstore.Replays, calls int) {
 	for range calls {
 		<-s.recorded
 	}
-	cancel()
+	cancel(errors.New("caller gone"))
 	for range calls {
 		if err := <-failed; !errors.Is(err, context.Canceled) {
 			t.Fatalf("claim without a reply: error = %v, want context.Canceled", err)
@@ -190,7 +189,7 @@ func TestReplays_LimitsOpenClaims(t *testing.T) {
 		}
 		return reply
 	}))
-	store := newStore(t, client, &redisstore.Options{Timeout: 2 * time.Second}) // outside the bubble, where random numbers are unavailable in FIPS mode
+	store := newStore(t, client, &redisstore.Options{Timeout: 2 * time.Second}) // created here: in FIPS mode, random numbers are unavailable in the bubble
 	synctest.Test(t, func(t *testing.T) {
 		claim := func(i int) {
 			if fresh, err := store.Claim(t.Context(), [32]byte{byte(i), byte(i >> 8), byte(i >> 16)}, 11*time.Second); fresh == (reply != nil) || (err == nil) != (reply == nil) {

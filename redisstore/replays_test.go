@@ -187,24 +187,6 @@ func TestStores_KeyDisappears(t *testing.T) {
 	}
 }
 
-func TestReplays_ClaimCanceled(t *testing.T) {
-	t.Parallel()
-	store := newStore(t, silentClient(t), &redisstore.Options{Timeout: time.Hour})
-	reason := errors.New("caller gone")
-	ctx, cancel := context.WithCancelCause(t.Context())
-	claimed := make(chan error)
-	go func() {
-		_, err := store.Claim(ctx, messageID, time.Minute)
-		claimed <- err
-	}()
-
-	cancel(reason)
-
-	if err := <-claimed; !errors.Is(err, context.Canceled) {
-		t.Errorf("error = %v, want context.Canceled", err)
-	}
-}
-
 // failingClient returns a client whose commands all fail with err.
 func failingClient(t testing.TB, err error) *redis.Client {
 	t.Helper()

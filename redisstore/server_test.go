@@ -89,12 +89,10 @@ func (s *server) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	return new(net.Dialer).DialContext(ctx, "unix", s.socket())
 }
 
-// client returns a new client of s. It waits up to a minute for a reply, because the machine can be
-// busy, and fails at once if the server does not run.
+// client returns a new client of s, which fails at once if the server does not run.
 func (s *server) client(t testing.TB) *redis.Client {
 	t.Helper()
-	return newClient(t, &redis.Options{Network: "unix", Addr: s.socket(), MaxRetries: 1, DialerRetries: 1,
-		DialTimeout: time.Minute, ReadTimeout: time.Minute, WriteTimeout: time.Minute, PoolTimeout: time.Minute})
+	return newClient(t, &redis.Options{Network: "unix", Addr: s.socket(), MaxRetries: 1, DialerRetries: 1})
 }
 
 // store returns a store with its own client, like that of a replica.
@@ -111,6 +109,7 @@ func (s *server) flows(t testing.TB) *redisstore.Flows {
 
 func newClient(t testing.TB, opts *redis.Options) *redis.Client {
 	t.Helper()
+	opts.DialTimeout, opts.ReadTimeout, opts.WriteTimeout, opts.PoolTimeout = time.Minute, time.Minute, time.Minute, time.Minute
 	client := redis.NewClient(opts)
 	t.Cleanup(func() { client.Close() })
 	return client
@@ -188,15 +187,7 @@ func (c *lostConn) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// noError fails the test if err is not nil.
-func noError(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+// noError and must fail the test if err is not nil. must returns v.
+var noError = tooltest.NoError
 
-// must returns v, or fails the test.
-func must[T any](v T, err error) func(testing.TB) T {
-	return func(t testing.TB) T { t.Helper(); noError(t, err); return v }
-}
+func must[T any](v T, err error) func(testing.TB) T { return tooltest.Must(v, err) }

@@ -88,7 +88,7 @@ const pageFaults = `(async () => {
 
 // controlRoles are the roles of the accessibility tree that a screen reader announces by their
 // names.
-var controlRoles = []string{"button", "link", "textbox", "searchbox", "combobox", "listbox", "checkbox", "radio", "switch", "spinbutton", "tab", "menuitem", "image", "dialog", "table", "form", "group", "DisclosureTriangle"}
+var controlRoles = []string{"button", "link", "textbox", "searchbox", "combobox", "listbox", "checkbox", "radio", "switch", "spinbutton", "tab", "menuitem", "image", "dialog", "DisclosureTriangle"}
 
 // checkAccessible reports accessibility faults of the page in its current state, at two sizes, in
 // light and dark mode.
@@ -113,7 +113,7 @@ func (p *page) checkNames(state string) {
 	p.t.Helper()
 	for _, node := range command(p, accessibility.GetFullAXTree, accessibility.GetFullAXTreeParams{}).Nodes {
 		role := text(node.Role)
-		if node.Ignored || !slices.Contains(controlRoles, role) || role == "group" || role == "form" || role == "table" {
+		if node.Ignored || !slices.Contains(controlRoles, role) {
 			continue
 		}
 		if text(node.Name) == "" {

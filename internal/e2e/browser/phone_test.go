@@ -36,29 +36,26 @@ func TestPhonePage_Choices(t *testing.T) {
 
 	for _, row := range []struct {
 		name   string
-		choose func(*page) int
+		choose func(*page)
 		want   string
 	}{
-		{"phone", func(pg *page) int { return pg.click("button[name=as][value=phone]") }, "COMPLETED match=true"},
-		{"other_sim", func(pg *page) int { return pg.click("button[name=as][value=other_sim]") }, "COMPLETED match=false"},
-		{"not_mobile_ip", func(pg *page) int { return pg.click("button[name=as][value=not_mobile_ip]") }, "ERROR not_mobile_ip"},
-		{"offline", func(pg *page) int { return pg.click("button[name=as][value=offline]") }, "EXPIRED"},
-		{"mno_timeout", func(pg *page) int {
+		{"phone", func(pg *page) { pg.click("button[name=as][value=phone]") }, "COMPLETED match=true"},
+		{"other_sim", func(pg *page) { pg.click("button[name=as][value=other_sim]") }, "COMPLETED match=false"},
+		{"not_mobile_ip", func(pg *page) { pg.click("button[name=as][value=not_mobile_ip]") }, "ERROR not_mobile_ip"},
+		{"offline", func(pg *page) { pg.click("button[name=as][value=offline]") }, "EXPIRED"},
+		{"mno_timeout", func(pg *page) {
 			pg.click("summary")
 			pg.screenshot("phone-errors")
 			pg.checkAccessible("phone page with other errors")
-			return pg.click("button[name=as][value=mno_timeout]")
+			pg.click("button[name=as][value=mno_timeout]")
 		}, "ERROR mno_timeout"},
-		{"mno_not_supported", func(pg *page) int { pg.click("summary"); return pg.click("button[name=as][value=mno_not_supported]") }, "ERROR mno_not_supported"},
-		{"mno_user_not_found", func(pg *page) int { pg.click("summary"); return pg.click("button[name=as][value=mno_user_not_found]") }, "ERROR mno_user_not_found"},
-		{"mno_response_error", func(pg *page) int { pg.click("summary"); return pg.click("button[name=as][value=mno_response_error]") }, "ERROR mno_response_error"},
-		{"mno_server_error", func(pg *page) int { pg.click("summary"); return pg.click("button[name=as][value=mno_server_error]") }, "ERROR mno_server_error"},
-		{"mno_no_data_available", func(pg *page) int {
-			pg.click("summary")
-			return pg.click("button[name=as][value=mno_no_data_available]")
-		}, "ERROR mno_no_data_available"},
-		{"ip_mismatch", func(pg *page) int { pg.click("summary"); return pg.click("button[name=as][value=ip_mismatch]") }, "ERROR ip_mismatch"},
-		{"ip_msisdn_mismatch", func(pg *page) int { pg.click("summary"); return pg.click("button[name=as][value=ip_msisdn_mismatch]") }, "ERROR ip_msisdn_mismatch"},
+		{"mno_not_supported", func(pg *page) { pg.click("summary"); pg.click("button[name=as][value=mno_not_supported]") }, "ERROR mno_not_supported"},
+		{"mno_user_not_found", func(pg *page) { pg.click("summary"); pg.click("button[name=as][value=mno_user_not_found]") }, "ERROR mno_user_not_found"},
+		{"mno_response_error", func(pg *page) { pg.click("summary"); pg.click("button[name=as][value=mno_response_error]") }, "ERROR mno_response_error"},
+		{"mno_server_error", func(pg *page) { pg.click("summary"); pg.click("button[name=as][value=mno_server_error]") }, "ERROR mno_server_error"},
+		{"mno_no_data_available", func(pg *page) { pg.click("summary"); pg.click("button[name=as][value=mno_no_data_available]") }, "ERROR mno_no_data_available"},
+		{"ip_mismatch", func(pg *page) { pg.click("summary"); pg.click("button[name=as][value=ip_mismatch]") }, "ERROR ip_mismatch"},
+		{"ip_msisdn_mismatch", func(pg *page) { pg.click("summary"); pg.click("button[name=as][value=ip_msisdn_mismatch]") }, "ERROR ip_msisdn_mismatch"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			c := p.phoneCheck(r.url)

@@ -146,7 +146,7 @@ func (b *backend) follow(ctx context.Context) {
 	}
 }
 
-// reconcile runs Reconcile at the current time of the service, in addition to Run.
+// reconcile runs Reconcile at the current time of the service, in addition to Start.
 func (b *backend) reconcile(w http.ResponseWriter, r *http.Request) {
 	err := b.readClock(r.Context())
 	if err == nil {

@@ -19,6 +19,7 @@ import (
 
 	"github.com/idverify/idverify-go/inbox"
 	"github.com/idverify/idverify-go/internal/pgtest"
+	"github.com/idverify/idverify-go/internal/tooltest"
 )
 
 // TestInbox_CrashesOnPostgres kills four processes with River workers, and crashes PostgreSQL once.
@@ -180,15 +181,7 @@ func migrateRiver(t *testing.T, source string) {
 	}
 }
 
-// noError fails the test if err is not nil.
-func noError(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+// noError and must fail the test if err is not nil. must returns v.
+var noError = tooltest.NoError
 
-// must returns v, or fails the test.
-func must[T any](v T, err error) func(testing.TB) T {
-	return func(t testing.TB) T { t.Helper(); noError(t, err); return v }
-}
+func must[T any](v T, err error) func(testing.TB) T { return tooltest.Must(v, err) }

@@ -133,13 +133,14 @@ func (w *world) phone(rw http.ResponseWriter, r *http.Request) {
 	if v.CheckURL == "" {
 		return // a SIMCheck
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), 10*time.Second)
-	defer cancel()
+	ctx := context.WithoutCancel(r.Context())
 	if _, err := w.service.Device().Open(ctx, v.CheckURL); err != nil {
 		http.Error(rw, err.Error(), http.StatusInternalServerError)
 		return
 	}
 	if v.Early {
+		ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+		defer cancel()
 		select {
 		case <-attempted:
 		case <-ctx.Done():

@@ -21,11 +21,16 @@ import (
 
 	"github.com/idverify/idverify-go"
 	"github.com/idverify/idverify-go/inbox"
+	"github.com/idverify/idverify-go/internal/synctest"
+	"github.com/idverify/idverify-go/internal/tooltest"
 	"github.com/idverify/idverify-go/otelidverify"
 )
 
-// TestInbox_Metrics is not parallel: it replaces the global error handler.
-func TestInbox_Metrics(t *testing.T) {
+// TestInbox_Metrics is not parallel: it replaces the global error handler. In the bubble, no time
+// passes while RegisterInbox waits for the database, which must not take more than two seconds.
+func TestInbox_Metrics(t *testing.T) { synctest.Test(t, testMetrics) }
+
+func testMetrics(t *testing.T) {
 	var handled []error
 	previous := otel.GetErrorHandler()
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { handled = append(handled, err) }))
@@ -149,15 +154,7 @@ func plan(t *testing.T, db *sql.DB, checks *inbox.Inbox, reference string) {
 	noError(t, tx.Commit())
 }
 
-// noError fails the test if err is not nil.
-func noError(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+// noError and must fail the test if err is not nil. must returns v.
+var noError = tooltest.NoError
 
-// must returns v, or fails the test.
-func must[T any](v T, err error) func(testing.TB) T {
-	return func(t testing.TB) T { t.Helper(); noError(t, err); return v }
-}
+func must[T any](v T, err error) func(testing.TB) T { return tooltest.Must(v, err) }

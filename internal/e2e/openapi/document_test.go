@@ -3,7 +3,6 @@ package openapi
 import (
 	"encoding/json"
 	"io"
-	"net/http"
 	"os"
 	"regexp"
 	"slices"
@@ -14,6 +13,8 @@ import (
 	validator "github.com/pb33f/libopenapi-validator"
 	"github.com/pb33f/libopenapi-validator/config"
 	verrors "github.com/pb33f/libopenapi-validator/errors"
+
+	"github.com/idverify/idverify-go/internal/tooltest"
 )
 
 const documentFile = "../../../cmd/sandboxfake/openapi.json"
@@ -114,29 +115,7 @@ func TestDocument_ListsAllOperations(t *testing.T) {
 	}
 }
 
-func TestDocument_Served(t *testing.T) {
-	t.Parallel()
-	p := start(t)
-	want := controlDocument(t)
+// noError and must fail the test if err is not nil. must returns v.
+var noError = tooltest.NoError
 
-	response := must(p.client.Get(p.URL + "/_sandbox/page/openapi.json"))(t)
-	defer response.Body.Close()
-	got, err := io.ReadAll(response.Body)
-
-	if err != nil || response.StatusCode != http.StatusOK || string(got) != string(want) {
-		t.Errorf("the program serves status %d and %d bytes, want the %d bytes of the document", response.StatusCode, len(got), len(want))
-	}
-}
-
-// noError fails the test if err is not nil.
-func noError(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-// must returns v, or fails the test.
-func must[T any](v T, err error) func(testing.TB) T {
-	return func(t testing.TB) T { t.Helper(); noError(t, err); return v }
-}
+func must[T any](v T, err error) func(testing.TB) T { return tooltest.Must(v, err) }
