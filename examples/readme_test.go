@@ -17,6 +17,7 @@ import (
 
 	"github.com/idverify/idverify-go"
 	"github.com/idverify/idverify-go/checkflow"
+	"github.com/idverify/idverify-go/internal/tooltest"
 	"github.com/idverify/idverify-go/sandboxfake"
 	"github.com/idverify/idverify-go/signature"
 )
@@ -139,9 +140,7 @@ func TestProduction_CustomCA(t *testing.T) {
 	t.Parallel()
 	srv := sandboxfake.New(t)
 	caFile := filepath.Join(t.TempDir(), "ca.pem")
-	if err := os.WriteFile(caFile, srv.CACertPEM(), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	tooltest.NoError(t, os.WriteFile(caFile, srv.CACertPEM(), 0o600))
 
 	err := customCA(caFile, srv.URL(), srv.Credentials(), func(client *idverify.Client, keys *signature.JWKS) error {
 		_, callErr := client.PhoneChecks.List(t.Context(), idverify.ListOptions{})
@@ -180,14 +179,9 @@ func TestProduction_RotateCredentials(t *testing.T) {
 		deployed = clientID
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	tooltest.NoError(t, err)
 
-	page, err := console.ProjectCredentials.List(t.Context(), project.ProjectID, idverify.ListOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := tooltest.Must(console.ProjectCredentials.List(t.Context(), project.ProjectID, idverify.ListOptions{}))(t)
 	if len(page.Items) != 1 || page.Items[0].ClientID != deployed {
 		t.Errorf("project has %d pairs, want only the deployed one", len(page.Items))
 	}
@@ -237,11 +231,7 @@ func TestDocs_Links(t *testing.T) {
 	t.Parallel()
 	var documents []string
 	for _, pattern := range []string{"../*.md", "../docs/*.md", "*/README.md", "../cmd/*/README.md"} {
-		found, err := filepath.Glob(pattern)
-		if err != nil {
-			t.Fatal(err)
-		}
-		documents = append(documents, found...)
+		documents = append(documents, tooltest.Must(filepath.Glob(pattern))(t)...)
 	}
 
 	for _, document := range documents {
@@ -277,9 +267,5 @@ func hasHeading(text, fragment string) bool {
 
 func read(t *testing.T, name string) string {
 	t.Helper()
-	b, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(b)
+	return string(tooltest.Must(os.ReadFile(name))(t))
 }

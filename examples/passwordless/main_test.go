@@ -13,23 +13,19 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/idverify/idverify-go/internal/tooltest"
 )
 
 // TestRun_SignsIn runs the program until it is canceled.
 func TestRun_SignsIn(t *testing.T) {
 	t.Parallel()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	listener := tooltest.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- run(ctx, listener, slog.New(slog.DiscardHandler)) }()
 	base := "http://" + listener.Addr().String()
-	jar, err := cookiejar.New(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	jar := tooltest.Must(cookiejar.New(nil))(t)
 	// The browser accepts the certificate of the fake, as a user does after the warning.
 	browser := &http.Client{Jar: jar, Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true}}
 
@@ -56,19 +52,9 @@ func TestRun_SignsIn(t *testing.T) {
 // page returns the body of a page.
 func page(t *testing.T, browser *http.Client, method, url, body string) string {
 	t.Helper()
-	r, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := tooltest.Must(http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body)))(t)
 	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-	response, err := browser.Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	response := tooltest.Must(browser.Do(r))(t)
 	defer response.Body.Close()
-	text, err := io.ReadAll(response.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(text)
+	return string(tooltest.Must(io.ReadAll(response.Body))(t))
 }

@@ -5,6 +5,7 @@ import (
 
 	"github.com/idverify/idverify-go"
 	"github.com/idverify/idverify-go/internal/synctest"
+	"github.com/idverify/idverify-go/internal/tooltest"
 	"github.com/idverify/idverify-go/receivertest"
 	"github.com/idverify/idverify-go/signature"
 )
@@ -12,18 +13,9 @@ import (
 func TestBackend_CallbacksExamined(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		keys, err := receivertest.NewKeys()
-		if err != nil {
-			t.Fatal(err)
-		}
-		keySet, err := signature.NewJWKS(keys.URL(), &signature.JWKSOptions{HTTPClient: keys.Client()})
-		if err != nil {
-			t.Fatal(err)
-		}
-		verifier, err := signature.NewVerifier(keySet, []string{host}, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		keys := tooltest.Must(receivertest.NewKeys())(t)
+		keySet := tooltest.Must(signature.NewJWKS(keys.URL(), &signature.JWKSOptions{HTTPClient: keys.Client()}))(t)
+		verifier := tooltest.Must(signature.NewVerifier(keySet, []string{host}, nil))(t)
 		shop := &backend{callbacks: make(chan *idverify.Callback)}
 		go func() {
 			for range shop.callbacks {

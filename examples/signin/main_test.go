@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/idverify/idverify-go"
+	"github.com/idverify/idverify-go/internal/tooltest"
 	"github.com/idverify/idverify-go/sandboxfake"
 	"github.com/idverify/idverify-go/signature"
 )
@@ -59,23 +60,10 @@ func TestMain_SignsIn(t *testing.T) {
 		t.Skip(err) // another program has the port
 	}
 	port.Close()
-	own, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	program := exec.CommandContext(t.Context(), own)
+	program := exec.CommandContext(t.Context(), tooltest.Must(os.Executable())(t))
 	program.Env = append(os.Environ(), asProgram)
-	if err := program.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		program.Process.Kill()
-		program.Wait()
-	})
-	jar, err := cookiejar.New(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	tooltest.Start(t, program)
+	jar := tooltest.Must(cookiejar.New(nil))(t)
 	browser := &http.Client{Jar: jar, Timeout: time.Minute, Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -90,10 +78,7 @@ func TestMain_SignsIn(t *testing.T) {
 		}
 	}
 
-	page, err := browser.PostForm("http://localhost:8080/start", url.Values{"number": {"+44 7700 900 012"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := tooltest.Must(browser.PostForm("http://localhost:8080/start", url.Values{"number": {"+44 7700 900 012"}}))(t)
 	defer page.Body.Close()
 	body, err := io.ReadAll(page.Body)
 
@@ -107,10 +92,7 @@ func TestMain_SignsIn(t *testing.T) {
 func newShop(t *testing.T) (site http.Handler, shop string, service *sandboxfake.Server) {
 	t.Helper()
 	service = sandboxfake.New(t, sandboxfake.WithInMemory(), sandboxfake.WithFrozenClock(time.Now()))
-	site, err := newSite("https://shop.example.com", service.Client(), service.Verifier([]string{"shop.example.com"}, nil))
-	if err != nil {
-		t.Fatal(err)
-	}
+	site = tooltest.Must(newSite("https://shop.example.com", service.Client(), service.Verifier([]string{"shop.example.com"}, nil)))(t)
 	return site, service.Handle("shop.example.com", site), service
 }
 
@@ -119,14 +101,11 @@ func TestSite_Rejects(t *testing.T) {
 	site, shop, service := newShop(t)
 	for number, want := range map[string]string{"+44 7700 900 013": "/", "+44 7700 900 099": "/", "1": "/start"} {
 		browser := service.Device().Client()
-		page, err := browser.PostForm(shop+"/start", url.Values{"number": {number}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		page := tooltest.Must(browser.PostForm(shop+"/start", url.Values{"number": {number}}))(t)
 		if got := page.Request.URL.Path; got != want {
 			t.Errorf("page after a sign-in with %s = %s, want %s", number, got, want)
 		}
-		if page, err = browser.Get(shop + "/account"); err != nil || page.Request.URL.Path != "/" {
+		if page, err := browser.Get(shop + "/account"); err != nil || page.Request.URL.Path != "/" {
 			t.Errorf("%s: response %v, error %v, want the start page: nobody is signed in", number, page, err)
 		}
 	}
@@ -144,10 +123,7 @@ func TestSite_LoginCookie(t *testing.T) {
 	t.Parallel()
 	_, shop, service := newShop(t)
 	browser := service.Device().Client()
-	page, err := browser.PostForm(shop+"/start", url.Values{"number": {"+44 7700 900 012"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := tooltest.Must(browser.PostForm(shop+"/start", url.Values{"number": {"+44 7700 900 012"}}))(t)
 
 	cookies := browser.Jar.Cookies(page.Request.URL)
 
@@ -214,13 +190,7 @@ func TestSIMUnchanged(t *testing.T) {
 // complete and tested.
 func TestReadme_Snippets(t *testing.T) {
 	t.Parallel()
-	read := func(name string) string {
-		text, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return string(text)
-	}
+	read := func(name string) string { return string(tooltest.Must(os.ReadFile(name))(t)) }
 	code := strings.ReplaceAll(read("main.go"), " //nolint:gosec // on loopback only", "") + read("main_test.go")
 
 	snippets := regexp.MustCompile("(?s)```go\n(.*?)```").FindAllStringSubmatch(read("../../README.md"), -1)

@@ -213,7 +213,7 @@ func newShopOf(t *testing.T, opts ...sandboxfake.Option) *shop {
 	t.Helper()
 	service := sandboxfake.New(t, append(opts, sandboxfake.WithInMemory())...)
 	s := &shop{service: service, url: "https://" + host}
-	handler, err := signin.New(signin.Config{
+	handler := tooltest.Must(signin.New(signin.Config{
 		Config: checkflow.Config{
 			Client:   service.Client(idverify.WithRetry(idverify.RetryPolicy{MaxAttempts: 1})),
 			Verifier: service.Verifier([]string{host}, nil),
@@ -222,10 +222,7 @@ func newShopOf(t *testing.T, opts ...sandboxfake.Option) *shop {
 			Logger:   slog.New(slog.NewTextHandler(&s.log, nil)),
 		},
 		BaseURL: s.url,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	service.Handle(host, handler)
 	return s
 }
@@ -258,23 +255,14 @@ var (
 
 func (b *browser) do(method, url, body string, header http.Header) view {
 	b.t.Helper()
-	r, err := http.NewRequestWithContext(b.t.Context(), method, url, strings.NewReader(body))
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	r := tooltest.Must(http.NewRequestWithContext(b.t.Context(), method, url, strings.NewReader(body)))(b.t)
 	maps.Copy(r.Header, header)
 	if body != "" {
 		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	}
-	response, err := b.client.Do(r)
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	response := tooltest.Must(b.client.Do(r))(b.t)
 	defer response.Body.Close()
-	text, err := io.ReadAll(response.Body)
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	text := tooltest.Must(io.ReadAll(response.Body))(b.t)
 	v := view{status: response.StatusCode, body: string(text), url: response.Request.URL.String(), header: response.Header}
 	if m := heading.FindSubmatch(text); m != nil {
 		v.title = html.UnescapeString(string(m[1]))
