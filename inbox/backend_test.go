@@ -27,6 +27,7 @@ import (
 	"github.com/idverify/idverify-go"
 	"github.com/idverify/idverify-go/inbox"
 	"github.com/idverify/idverify-go/internal/pgtest"
+	"github.com/idverify/idverify-go/internal/synctest"
 	"github.com/idverify/idverify-go/internal/tooltest"
 	"github.com/idverify/idverify-go/sandboxfake"
 	"github.com/idverify/idverify-go/signature"
@@ -70,6 +71,17 @@ func onDatabases(t *testing.T, test func(*testing.T, database), more ...database
 			test(t, d)
 		})
 	}
+}
+
+// inBubbles is onDatabases with a bubble of testing/synctest for each subtest. In the bubble, no
+// time passes while the database works, so that a busy machine does not exceed the time limits of
+// the package.
+func inBubbles(t *testing.T, test func(*testing.T, database), more ...database) {
+	t.Helper()
+	onDatabases(t, func(t *testing.T, d database) {
+		d.source(t) // starts the server outside of the bubble
+		synctest.Test(t, func(t *testing.T) { test(t, d) })
+	}, more...)
 }
 
 // open opens a new database.

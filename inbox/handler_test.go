@@ -19,14 +19,13 @@ import (
 	"github.com/idverify/idverify-go"
 	"github.com/idverify/idverify-go/inbox"
 	"github.com/idverify/idverify-go/internal/pgtest"
-	"github.com/idverify/idverify-go/internal/synctest"
 	"github.com/idverify/idverify-go/receivertest"
 	"github.com/idverify/idverify-go/sandboxfake"
 	"github.com/idverify/idverify-go/signature"
 )
 
 func TestHandler_StoresOnce(t *testing.T) {
-	onDatabases(t, func(t *testing.T, d database) {
+	inBubbles(t, func(t *testing.T, d database) {
 		b := newBackend(t, d, &inbox.Options{OnResult: insertEffect})
 		check := b.start(t, matching, "r")
 
@@ -53,7 +52,7 @@ func TestHandler_StoresOnce(t *testing.T) {
 }
 
 func TestHandler_StoresFields(t *testing.T) {
-	onDatabases(t, func(t *testing.T, d database) {
+	inBubbles(t, func(t *testing.T, d database) {
 		b := newBackend(t, d, nil)
 		b.plan(t, idverify.ProductSubscriberCheck, "changed SIM")
 		check := must(b.client.SubscriberChecks.Create(t.Context(), idverify.SubscriberCheckParams{PhoneNumber: "447700900018", ReferenceID: "changed SIM", CallbackURL: b.callbackURL}))(t)
@@ -83,7 +82,7 @@ func TestHandler_StoresFields(t *testing.T) {
 }
 
 func TestHandler_OtherCustomerWithReference(t *testing.T) {
-	onDatabases(t, func(t *testing.T, d database) {
+	inBubbles(t, func(t *testing.T, d database) {
 		b := newBackend(t, d, &inbox.Options{OnResult: insertEffect})
 		b.plan(t, idverify.ProductPhoneCheck, "guessed")
 		other := b.otherCustomer()
@@ -127,7 +126,7 @@ func TestHandler_Forged(t *testing.T) {
 }
 
 func TestHandler_OnResultFails(t *testing.T) {
-	onDatabases(t, func(t *testing.T, d database) {
+	inBubbles(t, func(t *testing.T, d database) {
 		calls := 0
 		b := newBackend(t, d, &inbox.Options{OnResult: func(ctx context.Context, tx *sql.Tx, e inbox.Entry) error {
 			if err := insertEffect(ctx, tx, e); err != nil {
@@ -173,7 +172,7 @@ func TestHandler_OnResultFails(t *testing.T) {
 }
 
 func TestHandler_ConcurrentDuplicates(t *testing.T) {
-	onDatabases(t, func(t *testing.T, d database) {
+	inBubbles(t, func(t *testing.T, d database) {
 		const callbacks, failures = 60, 3
 		var calls atomic.Int64
 		b := newBackend(t, d, &inbox.Options{OnResult: func(ctx context.Context, tx *sql.Tx, e inbox.Entry) error {
@@ -314,38 +313,35 @@ func TestHandler_HostileFields(t *testing.T) {
 
 // The service does not retry after a timeout of ten seconds.
 func TestHandler_RespondsInTime(t *testing.T) {
-	onDatabases(t, func(t *testing.T, d database) {
-		d.source(t) // starts the server outside of the bubble
-		synctest.Test(t, func(t *testing.T) {
-			b := newBackend(t, d, &inbox.Options{OnResult: func(ctx context.Context, tx *sql.Tx, e inbox.Entry) error {
-				if err := insertEffect(ctx, tx, e); err != nil {
-					return err
-				}
-				<-ctx.Done()
-				return context.Cause(ctx)
-			}})
-			b.planned(t, "r", "check")
-			key := must(testKey())(t)
-			keys := signature.StaticKeys{"test key": &key.PublicKey}
-
-			for _, test := range []struct{ verification, want time.Duration }{
-				{0, 5 * time.Second},
-				{2 * time.Second, 7 * time.Second},
-				{6 * time.Second, 8 * time.Second},
-				{9 * time.Second, 9 * time.Second},
-			} {
-				url := b.signedURL(t, slowKeys{keys, test.verification})
-				begin := time.Now()
-				status := must(b.send(t.Context(), t, url, "phone_check", signedBody(b, `"status":"COMPLETED","match":true`)))(t)
-
-				if got := time.Since(begin); got != test.want || status != http.StatusInternalServerError {
-					t.Errorf("verification of %v: response = %d after %v, want 500 after %v", test.verification, status, got, test.want)
-				}
+	inBubbles(t, func(t *testing.T, d database) {
+		b := newBackend(t, d, &inbox.Options{OnResult: func(ctx context.Context, tx *sql.Tx, e inbox.Entry) error {
+			if err := insertEffect(ctx, tx, e); err != nil {
+				return err
 			}
-			if e := b.get(t, "r"); e.Status != "" || b.effects(t) != 0 {
-				t.Errorf("entry = %+v with %d effects, want a rollback", e, b.effects(t))
+			<-ctx.Done()
+			return context.Cause(ctx)
+		}})
+		b.planned(t, "r", "check")
+		key := must(testKey())(t)
+		keys := signature.StaticKeys{"test key": &key.PublicKey}
+
+		for _, test := range []struct{ verification, want time.Duration }{
+			{0, 5 * time.Second},
+			{2 * time.Second, 7 * time.Second},
+			{6 * time.Second, 8 * time.Second},
+			{9 * time.Second, 9 * time.Second},
+		} {
+			url := b.signedURL(t, slowKeys{keys, test.verification})
+			begin := time.Now()
+			status := must(b.send(t.Context(), t, url, "phone_check", signedBody(b, `"status":"COMPLETED","match":true`)))(t)
+
+			if got := time.Since(begin); got != test.want || status != http.StatusInternalServerError {
+				t.Errorf("verification of %v: response = %d after %v, want 500 after %v", test.verification, status, got, test.want)
 			}
-		})
+		}
+		if e := b.get(t, "r"); e.Status != "" || b.effects(t) != 0 {
+			t.Errorf("entry = %+v with %d effects, want a rollback", e, b.effects(t))
+		}
 	})
 }
 

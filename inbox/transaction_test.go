@@ -258,40 +258,43 @@ func TestHandler_Serializable(t *testing.T) {
 	}{{"Work", serializable, nil}, {"OnResult", serializable, insertEffect}, {"after New", databases[1], nil}} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			const checks, concurrent = 128, 8 // more would reach the time limit of Handler on a busy machine
-			b := newBackend(t, test.database, &inbox.Options{OnResult: test.onResult})
-			makeSerializable(t, b.db)
-			b.db.SetMaxIdleConns(concurrent)
-			b.db.SetMaxOpenConns(concurrent)
-			for n := range checks {
-				b.planned(t, fmt.Sprint("r", n), fmt.Sprint("check ", n))
-			}
-			url := b.signedURL(t, nil)
-			var next, failed atomic.Int64
+			test.database.source(t) // starts the server outside of the bubble
+			synctest.Test(t, func(t *testing.T) {
+				const checks, concurrent = 128, 8
+				b := newBackend(t, test.database, &inbox.Options{OnResult: test.onResult})
+				makeSerializable(t, b.db)
+				b.db.SetMaxIdleConns(concurrent)
+				b.db.SetMaxOpenConns(concurrent)
+				for n := range checks {
+					b.planned(t, fmt.Sprint("r", n), fmt.Sprint("check ", n))
+				}
+				url := b.signedURL(t, nil)
+				var next, failed atomic.Int64
 
-			concurrently(concurrent, func(int) {
-				for n := next.Add(1); n <= checks; n = next.Add(1) {
-					body := bodyOf(fmt.Sprint("check ", n-1), b.service.Now(), `"status":"COMPLETED","match":true`)
-					status, err := b.send(t.Context(), t, url, "phone_check", body)
-					if err != nil {
-						t.Error(err)
-						return
+				concurrently(concurrent, func(int) {
+					for n := next.Add(1); n <= checks; n = next.Add(1) {
+						body := bodyOf(fmt.Sprint("check ", n-1), b.service.Now(), `"status":"COMPLETED","match":true`)
+						status, err := b.send(t.Context(), t, url, "phone_check", body)
+						if err != nil {
+							t.Error(err)
+							return
+						}
+						if status != http.StatusNoContent {
+							failed.Add(1)
+						}
 					}
-					if status != http.StatusNoContent {
-						failed.Add(1)
-					}
+				})
+
+				if n := failed.Load(); n > 0 {
+					t.Errorf("%d of %d callbacks were not stored at the first attempt", n, checks)
+				}
+				if n := b.number(t, "SELECT count(*) FROM idverify_checks WHERE status = 'COMPLETED'"); n != checks {
+					t.Errorf("%d results, want %d", n, checks)
+				}
+				if n := b.effects(t); test.onResult != nil && n != checks {
+					t.Errorf("%d effects, want %d", n, checks)
 				}
 			})
-
-			if n := failed.Load(); n > 0 {
-				t.Errorf("%d of %d callbacks were not stored at the first attempt", n, checks)
-			}
-			if n := b.number(t, "SELECT count(*) FROM idverify_checks WHERE status = 'COMPLETED'"); n != checks {
-				t.Errorf("%d results, want %d", n, checks)
-			}
-			if n := b.effects(t); test.onResult != nil && n != checks {
-				t.Errorf("%d effects, want %d", n, checks)
-			}
 		})
 	}
 }

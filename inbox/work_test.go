@@ -17,7 +17,6 @@ import (
 
 	"github.com/idverify/idverify-go"
 	"github.com/idverify/idverify-go/inbox"
-	"github.com/idverify/idverify-go/internal/synctest"
 )
 
 func TestInbox_WorkCommitsEffects(t *testing.T) {
@@ -306,49 +305,46 @@ func TestInbox_WorkShutdown(t *testing.T) {
 }
 
 func TestInbox_WorkFindsResults(t *testing.T) {
-	onDatabases(t, func(t *testing.T, d database) {
-		d.source(t) // starts the server outside of the bubble
-		synctest.Test(t, func(t *testing.T) {
-			b := newBackend(t, d, nil)
-			other := newInbox(t, b.db, d.dialect, &inbox.Options{Now: b.service.Now})
-			b.planned(t, "sign-up 2", "check")
-			url := b.signedURL(t, nil)
-			ctx, shutDown := context.WithCancel(t.Context())
-			processed := make(chan time.Time)
-			var work sync.WaitGroup
-			work.Go(func() {
-				_ = b.inbox.Work(ctx, func(context.Context, *sql.Tx, inbox.Entry) error {
-					processed <- time.Now()
-					return nil
-				})
+	inBubbles(t, func(t *testing.T, d database) {
+		b := newBackend(t, d, nil)
+		other := newInbox(t, b.db, d.dialect, &inbox.Options{Now: b.service.Now})
+		b.planned(t, "sign-up 2", "check")
+		url := b.signedURL(t, nil)
+		ctx, shutDown := context.WithCancel(t.Context())
+		processed := make(chan time.Time)
+		var work sync.WaitGroup
+		work.Go(func() {
+			_ = b.inbox.Work(ctx, func(context.Context, *sql.Tx, inbox.Entry) error {
+				processed <- time.Now()
+				return nil
 			})
-
-			time.Sleep(time.Second / 2) // between two polls
-			for _, test := range []struct {
-				name  string
-				store func()
-				limit time.Duration
-			}{
-				{"Record", func() { b.result(t, "sign-up 1") }, time.Second / 4}, // SQLite may be busy for a moment
-				{"Handler", func() {
-					if _, err := b.send(t.Context(), t, url, "phone_check", signedBody(b, `"status":"COMPLETED","match":true`)); err != nil {
-						t.Error(err)
-					}
-				}, time.Second / 4},
-				{"another Inbox", func() { storeResult(t, b.db, other, "sign-up 3") }, time.Second},
-			} {
-				stored := time.Now()
-
-				test.store()
-
-				if delay := (<-processed).Sub(stored); delay > test.limit {
-					t.Errorf("a result of %s was found after %s, want within %s", test.name, delay, test.limit)
-				}
-				time.Sleep(time.Second - time.Since(stored))
-			}
-			shutDown()
-			work.Wait()
 		})
+
+		time.Sleep(time.Second / 2) // between two polls
+		for _, test := range []struct {
+			name  string
+			store func()
+			limit time.Duration
+		}{
+			{"Record", func() { b.result(t, "sign-up 1") }, time.Second / 4}, // SQLite may be busy for a moment
+			{"Handler", func() {
+				if _, err := b.send(t.Context(), t, url, "phone_check", signedBody(b, `"status":"COMPLETED","match":true`)); err != nil {
+					t.Error(err)
+				}
+			}, time.Second / 4},
+			{"another Inbox", func() { storeResult(t, b.db, other, "sign-up 3") }, time.Second},
+		} {
+			stored := time.Now()
+
+			test.store()
+
+			if delay := (<-processed).Sub(stored); delay > test.limit {
+				t.Errorf("a result of %s was found after %s, want within %s", test.name, delay, test.limit)
+			}
+			time.Sleep(time.Second - time.Since(stored))
+		}
+		shutDown()
+		work.Wait()
 	})
 }
 
