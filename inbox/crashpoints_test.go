@@ -637,8 +637,7 @@ func (p *point) workUntilDone(t *testing.T) {
 // reconcile calls Reconcile once.
 func (p *point) reconcile(t *testing.T) error { return p.inbox.Reconcile(t.Context(), p.client) }
 
-// reconcileUntilEnded calls Reconcile every two minutes, as Start does later, until the entry has
-// ended.
+// reconcileUntilEnded calls Reconcile at intervals of two minutes, until the entry has ended.
 func (p *point) reconcileUntilEnded(t *testing.T) {
 	t.Helper()
 	for range 20 {

@@ -25,8 +25,8 @@
 // the HTTP request contains it, so spans of an instrumented http.RoundTripper are its children.
 //
 // A token request is a span "idverify token.create", a child of the attempt that started it. All
-// attempts that wait for the token share it, and so do later ones. A token is renewed in the
-// background before it expires: then the span can end after its parent.
+// attempts that wait for the token share it, and so do later ones. An attempt waits for the token,
+// but not for the end of this span, which can therefore end after its parent.
 //
 // The status of a span is Error if the attempt failed, even if a retry follows. Its description is
 // the text of the error, which can contain the explanation of the service. Attributes, if they

@@ -42,7 +42,7 @@ func ExampleClientOption() {
 	}
 
 	for _, span := range spans.GetSpans() {
-		// Operations do not wait for the end of a token request, so its span may still be missing.
+		// The span of the token request may end after List has returned.
 		if span.Name != "idverify token.create" {
 			fmt.Println(span.Name, span.Status.Code)
 		}

@@ -189,7 +189,7 @@ func TestReplays_LimitsOpenClaims(t *testing.T) {
 		}
 		return reply
 	}))
-	store := newStore(t, client, &redisstore.Options{Timeout: 2 * time.Second}) // created here: in FIPS mode, random numbers are unavailable in the bubble
+	store := newStore(t, client, &redisstore.Options{Timeout: 2 * time.Second})
 	synctest.Test(t, func(t *testing.T) {
 		claim := func(i int) {
 			if fresh, err := store.Claim(t.Context(), [32]byte{byte(i), byte(i >> 8), byte(i >> 16)}, 11*time.Second); fresh == (reply != nil) || (err == nil) != (reply == nil) {

@@ -107,6 +107,8 @@ func (s *server) flows(t testing.TB) *redisstore.Flows {
 	return newFlows(t, s.client(t), &redisstore.Options{Timeout: time.Minute})
 }
 
+// newClient returns a client that waits up to a minute for a reply, because the machine can be
+// busy.
 func newClient(t testing.TB, opts *redis.Options) *redis.Client {
 	t.Helper()
 	opts.DialTimeout, opts.ReadTimeout, opts.WriteTimeout, opts.PoolTimeout = time.Minute, time.Minute, time.Minute, time.Minute

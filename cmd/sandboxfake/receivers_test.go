@@ -335,7 +335,11 @@ func TestReceiver_InvalidRequests(t *testing.T) {
 				a.control(t, http.MethodPost, "callbacks", string(request))
 				a.control(t, http.MethodPost, "idle", "")
 			}
-			for _, delivery := range a.control(t, http.MethodGet, "deliveries", "")["deliveries"].([]any) {
+			deliveries := a.control(t, http.MethodGet, "deliveries", "")["deliveries"].([]any)
+			if len(deliveries) != len(signed) {
+				t.Fatalf("%d deliveries, want %d", len(deliveries), len(signed))
+			}
+			for _, delivery := range deliveries {
 				d := delivery.(map[string]any)
 				attempt := d["attempts"].([]any)[0].(map[string]any)
 				if got := attempt["status"]; got != 400.0 && got != 500.0 {

@@ -1,5 +1,5 @@
-// Package tooltest contains helpers of several packages' tests. It finds, builds and runs the
-// programs that some of them need, finds the race detector, creates certificates, removes
+// Package tooltest contains helpers of several packages' tests. It checks errors, finds, builds and
+// runs the programs that some tests need, finds the race detector, creates certificates, removes
 // deadlines of requests, caches signatures, and finds texts in printed values.
 package tooltest
 
