@@ -97,7 +97,7 @@ func TestExamine_EndlessBody(t *testing.T) {
 			for r.Context().Err() == nil {
 				io.WriteString(w, "a")
 				http.NewResponseController(w).Flush()
-				time.Sleep(100 * time.Millisecond) // of the bubble's clock
+				time.Sleep(100 * time.Millisecond) // of the bubble's clock, so that the time limit is reached
 			}
 		})
 

@@ -84,8 +84,8 @@ func launch(t *testing.T, parent context.Context, options ...chromedp.ExecAlloca
 		chromedp.Flag("disable-backgrounding-occluded-windows", true),
 		chromedp.Flag("disable-renderer-backgrounding", true),
 		chromedp.Flag("enable-precise-memory-info", true),
-		// The popups of the address bar are pages, too: each window loads them, for half of the
-		// processor time of a test.
+		// Otherwise each window loads two popups of its address bar, which are pages. They would take
+		// half of the processor time of the tests.
 		chromedp.Flag("disable-features", "WebUIOmniboxPopup,WebUIOmniboxAimPopup"),
 	}, options...)...)
 	ctx, stopContext := chromedp.NewContext(allocator)
