@@ -85,10 +85,8 @@ func (e *examination) authorizationValues() []option {
 			merged.value = value[i:]
 			found = append(found, merged)
 		}
-		if i := strings.LastIndexByte(value, '"'); i > 0 && i+1 < len(value) {
-			merged.value = value[:i+1]
-			found = append(found, merged)
-		}
+		merged.value = value[:strings.LastIndexByte(value, '"')+1]
+		found = append(found, merged)
 	}
 	for _, key := range append(movedTo("Authorization"), "Proxy-Authorization") {
 		for _, value := range e.headerValues(key) {
@@ -129,6 +127,9 @@ func (e *examination) authorizationParameters() []option {
 func parameterValues(escaped, name string) []option {
 	var found []option
 	add := func(text string, ok bool) {
+		if !oneLine(text) {
+			return
+		}
 		o := option{value: text}
 		if len(found) > 0 || !ok {
 			o.found, o.fix = "a proxy or router changed the encoding of the parameter "+name, "configure it to pass the query unchanged"
@@ -140,8 +141,7 @@ func parameterValues(escaped, name string) []option {
 	}
 	plain := escaped
 	for range 3 {
-		standard := strings.NewReplacer(" ", "+", "-", "+", "_", "/").Replace(strings.TrimRight(plain, "="))
-		if decoded, err := base64.RawStdEncoding.DecodeString(standard); err == nil && oneLine(string(decoded)) && len(decoded) > 0 {
+		if decoded, err := base64.RawStdEncoding.DecodeString(strings.TrimRight(plain, "=")); err == nil {
 			add(string(decoded), false)
 		}
 		next, err := url.PathUnescape(plain)
@@ -150,7 +150,7 @@ func parameterValues(escaped, name string) []option {
 		}
 		plain = next
 	}
-	if text, err := url.QueryUnescape(escaped); err == nil && oneLine(text) {
+	if text, err := url.QueryUnescape(escaped); err == nil {
 		add(text, false)
 	}
 	return found
@@ -303,12 +303,12 @@ func (e *examination) digests() dimension {
 func anyDigest(s string) (sum []byte, ok bool) {
 	_, value, _ := strings.Cut(s, "=")
 	value = strings.Trim(value, `:"' `)
-	if sum, err := hex.DecodeString(value); err == nil && len(sum) == sha256.Size {
+	if sum, err := hex.DecodeString(value); err == nil {
 		return sum, true
 	}
 	value = strings.NewReplacer("-", "+", "_", "/", " ", "+").Replace(strings.TrimRight(value, "="))
 	sum, err := base64.RawStdEncoding.DecodeString(value)
-	return sum, err == nil && len(sum) == sha256.Size
+	return sum, err == nil
 }
 
 // Headers in which proxies pass on what they received.

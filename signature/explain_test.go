@@ -97,6 +97,7 @@ var explainCallbackRows = []explainRow{
 	{"registered path", replaceURI("/hooks/v1", ""), []string{"path: signed for the registered path /hooks/v1/a%2Fb~/phone, from which a proxy removed /hooks/v1"}},
 	{"host and path", changes(atHost("app:80"), setHeader("X-Forwarded-Host", "api.example.com"), replaceURI("/hooks", "/internal/hooks")), []string{"host: signed for api.example.com", "path: signed without the first segment"}},
 	{"no query", replaceURI("?tenant=7&q=a%20b", ""), []string{"query: signed with the query of a registered path"}},
+	{"URL in the query", replaceURI("q=a%20b", "q=a%20b&utm_source=https://shop.example.com/a"), []string{"query: signed without tracking parameters"}},
 	{"line break", content(explainBody + "\n"), []string{"body: signed without the line break"}},
 	{"escapes", content(strings.NewReplacer("&", `\u0026`, "<", `\u003c`, ">", `\u003e`).Replace(explainBody)), []string{"body: re-serialized on the way, with other escapes"}},
 	{"charset", content(strings.ReplaceAll(explainBody, "ë", "\xeb")), []string{"body: converted to another charset"}},
