@@ -483,8 +483,12 @@ func TestClient_TokenPauseRetryAfter(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				o := &outage{status: 503, retryAfter: tt.retryAfter}
-				c := o.client(t, idverify.RetryPolicy{MaxAttempts: 1, MaxWait: tt.maxWait})
+				c := o.client(t, idverify.RetryPolicy{MaxAttempts: 2, MaxWait: tt.maxWait})
 
+				_, _ = c.Token(t.Context(), idverify.ScopeReachability)
+				if took := time.Since(bubbleStart); took > 0 && tt.retryAfter > max(tt.maxWait, 10*time.Second) {
+					t.Errorf("error after %v, want it at once: the service asks to wait longer than MaxWait", took)
+				}
 				for len(o.times()) < 2 {
 					_, _ = c.Token(t.Context(), idverify.ScopeReachability)
 					time.Sleep(100 * time.Millisecond)
@@ -579,6 +583,10 @@ func TestClient_TokenPausePerScopes(t *testing.T) {
 
 		if took := time.Since(bubbleStart); err != nil || took > 0 {
 			t.Errorf("error = %v after %v, want nil at once", err, took)
+		}
+		_, err = c.Token(t.Context(), idverify.ScopeReachability)
+		if took := time.Since(bubbleStart); err != nil || took == 0 {
+			t.Errorf("error = %v after %v, want nil after the pause: another scope's token does not end it", err, took)
 		}
 	})
 }

@@ -307,10 +307,8 @@ func TestSubscriberCheckService_WaitEnded(t *testing.T) {
 func TestPhoneCheckService_WaitErrors(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		status := 200
-		c := newTransportClient(t, func(*http.Request) (*http.Response, error) {
-			return response(status, []byte(`{"check_id":"a","status":"ACCEPTED","ttl":120}`)), nil
-		})
+		status, body := 200, `{"check_id":"a","status":"ACCEPTED","ttl":120}`
+		c := newTransportClient(t, func(*http.Request) (*http.Response, error) { return response(status, []byte(body)), nil })
 		start := time.Now()
 
 		_, err := c.PhoneChecks.Wait(withDeadline(t, 7*time.Second), "a")
@@ -329,6 +327,11 @@ func TestPhoneCheckService_WaitErrors(t *testing.T) {
 		check, err := c.PhoneChecks.Wait(t.Context(), "b")
 		if _, ok := errors.AsType[*idverify.DecodeError](err); !ok || check != nil {
 			t.Errorf("check = %+v, error = %v, want a *DecodeError and no result of another check", check, err)
+		}
+		body = `{"check_id":"a","status":"ERROR","match":false,"error_code":"mno_timeout"}`
+		_, err = c.PhoneChecks.Wait(t.Context(), "a")
+		if e, ok := errors.AsType[*idverify.NoResultError](err); !ok || e.ErrorCode != "mno_timeout" {
+			t.Errorf("error = %v, want a *NoResultError with mno_timeout", err)
 		}
 	})
 }

@@ -235,10 +235,14 @@ func TestCredentialsSource_ComparesContent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
 		s := &secretService{secret: "old-secret"}
-		source, _ := sourceOf("old-secret", "old-secret", "new-secret-7", "new-secret-7")
+		old, changed, renamed := pair("old-secret"), pair("new-secret-7"), pair("new-secret-7")
+		renamed.ClientID = "client-2"
+		returned := []idverify.Credentials{old, old, changed, changed, renamed, renamed}
+		i := 0
+		source := func(context.Context) (idverify.Credentials, error) { return returned[i], nil }
 		c := s.client(t, source, idverify.WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
 
-		for i := range 4 {
+		for i = range returned {
 			if i == 2 {
 				s.accept("new-secret-7")
 			}
@@ -247,10 +251,10 @@ func TestCredentialsSource_ComparesContent(t *testing.T) {
 			synctest.Wait()
 		}
 
-		if got := log.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, `level=INFO msg="idverify: credentials changed" operation=token.create`) {
-			t.Errorf("log =\n%swant one record for one change", got)
+		if got := log.String(); strings.Count(got, "\n") != 2 || strings.Count(got, `level=INFO msg="idverify: credentials changed" operation=token.create`) != 2 {
+			t.Errorf("log =\n%swant one record for each of two changes", got)
 		}
-		if got := log.String(); strings.Contains(got, "client-1") || strings.Contains(got, "secret-7") {
+		if got := log.String(); strings.Contains(got, "client-") || strings.Contains(got, "secret-7") {
 			t.Errorf("log =\n%swant neither client ID nor secret", got)
 		}
 	})
@@ -686,22 +690,27 @@ func TestCredentialsSource_LimitsCalls(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := &secretService{secret: "valid-secret"}
-		source := &hangingSource{hanging: 5, release: make(chan struct{})}
+		source := new(hangingSource)
 		c := s.client(t, source.get, withoutRetries)
 
-		for range 8 {
-			if err := errorOf(c.Token(t.Context(), idverify.ScopeReachability)); !errors.Is(err, context.DeadlineExceeded) {
-				t.Errorf("error = %v, want a timeout of the source", err)
+		for range 2 { // calls that have returned do not count
+			before := source.calls.Load()
+			source.hanging, source.release = before+5, make(chan struct{})
+			for range 8 {
+				if err := errorOf(c.Token(t.Context(), idverify.ScopeReachability)); !errors.Is(err, context.DeadlineExceeded) {
+					t.Errorf("error = %v, want a timeout of the source", err)
+				}
+				time.Sleep(time.Minute) // longer than the pause
 			}
-			time.Sleep(time.Minute) // longer than the pause
-		}
-		calls := source.calls.Load()
-		close(source.release)
-		synctest.Wait()
-		err := errorOf(c.Token(t.Context(), idverify.ScopeReachability))
+			calls := source.calls.Load() - before
+			close(source.release)
+			synctest.Wait()
+			err := errorOf(c.Token(t.Context(), idverify.ScopeReachability))
+			time.Sleep(2 * time.Hour) // until the token has expired
 
-		if calls != 5 || err != nil {
-			t.Errorf("%d calls of the source that did not return, then error = %v; want 5 and nil", calls, err)
+			if calls != 5 || err != nil {
+				t.Errorf("%d calls of the source that did not return, then error = %v; want 5 and nil", calls, err)
+			}
 		}
 	})
 }

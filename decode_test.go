@@ -221,7 +221,7 @@ func TestClient_DecodesFixtures(t *testing.T) {
 				{Product: idverify.ProductSubscriberCheck, Name: "SubscriberCheck", Coverage: "COMING_SOON"},
 			}}},
 		{"traces.json", func(ctx context.Context, c *idverify.Client) (any, error) { return c.SIMChecks.Traces(ctx, "a") }, []idverify.Trace{
-			{TraceID: "b4c6d8e0-5f7a-4b9c-8d1e-6f8a0b2c4d5e", Logs: []idverify.TraceLog{{Timestamp: created, Message: "check accepted"}}},
+			{TraceID: "b4c6d8e0-5f7a-4b9c-8d1e-6f8a0b2c4d5e", Logs: []idverify.TraceLog{{Timestamp: created, Message: "check accepted", Attributes: map[string]any{"product": "phone_check", "version": "v0.1"}}}},
 			{TraceID: "c5d7e9f1-6a8b-4c0d-9e2f-7a9b1c3d5e6f", Logs: []idverify.TraceLog{}},
 		}},
 	} {

@@ -265,7 +265,7 @@ func parseBaseURL(baseURL string) (string, error) {
 		return "", errors.New("the base URL is malformed")
 	case u.Scheme != "https":
 		return "", errors.New("the base URL must begin with https://")
-	case u.Hostname() == "" || u.Opaque != "":
+	case u.Hostname() == "":
 		return "", errors.New("the base URL has no host")
 	case !validPort(u.Port()):
 		return "", errors.New("the port of the base URL must be 1 to 65535")

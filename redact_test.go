@@ -127,27 +127,33 @@ func TestError_RedactsTruncatedSecrets(t *testing.T) {
 	}
 }
 
-// The client drops a rejected token. The response may echo this token or the previous one.
+// The client replaces a rejected or expired token. Responses may contain it, or the first token.
 func TestError_RedactsPreviousTokens(t *testing.T) {
 	t.Parallel()
-	srv := newService(t, nil)
-	srv.respond = func(w http.ResponseWriter, r *http.Request) {
-		n := len(srv.tokens())
-		w.Header().Set("X-Request-Id", "id-of-token-of-this-test-1")
-		w.WriteHeader(http.StatusUnauthorized)
-		fmt.Fprintf(w, "not token-of-this-test-%d, nor token-of-this-test-1.", n)
-	}
-	srv.token = func(w http.ResponseWriter, _ *http.Request) {
-		fmt.Fprintf(w, `{"access_token":"token-of-this-test-%d","expires_in":3600}`, len(srv.tokens()))
-	}
-	c := srv.client(t)
+	for status, want := range map[int]error{http.StatusUnauthorized: idverify.ErrUnauthorized, http.StatusForbidden: idverify.ErrForbidden} {
+		t.Run(fmt.Sprint(status), func(t *testing.T) {
+			t.Parallel()
+			srv := newService(t, nil)
+			srv.respond = func(w http.ResponseWriter, r *http.Request) {
+				w.Header().Set("X-Request-Id", "id-of-token-of-this-test-1")
+				w.WriteHeader(status)
+				fmt.Fprintf(w, "not token-of-this-test-%d, nor token-of-this-test-1.", len(srv.tokens()))
+			}
+			srv.token = func(w http.ResponseWriter, _ *http.Request) {
+				fmt.Fprintf(w, `{"access_token":"token-of-this-test-%d","expires_in":3600}`, len(srv.tokens()))
+			}
+			clock := newClock()
+			c := srv.client(t, idverify.WithClock(clock.now))
 
-	for range 4 {
-		_, err := c.PhoneChecks.Get(t.Context(), "a")
+			for i := range 4 {
+				_, err := c.PhoneChecks.Get(t.Context(), "a")
+				clock.advance(2 * time.Hour) // until the token has expired
 
-		if !errors.Is(err, idverify.ErrUnauthorized) || strings.Contains(err.Error(), "of-this-test") || !strings.Contains(err.Error(), "not [REDACTED], nor [REDACTED]") {
-			t.Errorf("error = %v after %d tokens, want ErrUnauthorized with redacted tokens", err, len(srv.tokens()))
-		}
+				if got := len(srv.tokens()); got <= i || !errors.Is(err, want) || strings.Contains(err.Error(), "of-this-test") || !strings.Contains(err.Error(), "not [REDACTED], nor [REDACTED]") {
+					t.Errorf("error = %v after %d tokens, want %v with redacted tokens", err, got, want)
+				}
+			}
+		})
 	}
 }
 
