@@ -26,10 +26,17 @@ import (
 
 func TestHandler_StoresOnce(t *testing.T) {
 	inBubbles(t, func(t *testing.T, d database) {
-		b := newBackend(t, d, &inbox.Options{OnResult: insertEffect})
+		var passed inbox.Entry
+		b := newBackend(t, d, &inbox.Options{OnResult: func(ctx context.Context, tx *sql.Tx, e inbox.Entry) error {
+			passed = e
+			return insertEffect(ctx, tx, e)
+		}})
 		check := b.start(t, matching, "r")
 
 		b.open(t, check)
+		if passed.CheckID != check.CheckID || passed.Match != idverify.VerdictYes {
+			t.Errorf("OnResult got %+v, want the result of check %s", passed, check.CheckID)
+		}
 		first := b.get(t, "r")
 		b.advance(t, time.Minute)
 		b.redeliver(t)

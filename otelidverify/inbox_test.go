@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"strings"
 	"testing"
 	"time"
 
@@ -67,6 +68,11 @@ func TestObserveInbox_Versions(t *testing.T) {
 			r.wantSeries(t, test.want)
 			if err := registration.Unregister(); err != nil {
 				t.Error(err)
+			}
+			for _, metric := range r.series(t) {
+				if !strings.Contains(metric, ".operation.duration{") && !strings.Contains(metric, ".lag{") {
+					t.Errorf("metric after Unregister = %s, want only those of ObserveInbox", metric)
+				}
 			}
 		})
 	}

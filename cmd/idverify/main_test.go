@@ -23,7 +23,13 @@ import (
 	"github.com/idverify/idverify-go/internal/tooltest"
 )
 
+// asProgram makes this test binary run as idverify.
+const asProgram = "RUN_IDVERIFY=1"
+
 func TestMain(m *testing.M) {
+	if slices.Contains(os.Environ(), asProgram) {
+		main()
+	}
 	tooltest.Overlap()
 	os.Exit(m.Run())
 }
@@ -490,6 +496,29 @@ func TestTranscript_Matches(t *testing.T) {
 				t.Errorf("matches(%q, %q) = %t", row.pattern, row.output, got)
 			}
 		})
+	}
+}
+
+// TestProgram_Process runs main, which sets the timeouts.
+func TestProgram_Process(t *testing.T) {
+	t.Parallel()
+	executable := must(os.Executable())(t)
+	for timeout, want := range map[string]struct {
+		code           int
+		stdout, stderr string
+	}{
+		"1h":  {exitOK, "CHECK ID", ""},
+		"1ns": {exitError, "", "Next: set a longer -timeout"},
+	} {
+		var stdout, stderr strings.Builder
+		command := exec.CommandContext(t.Context(), executable, "check", "list", "-fake", "-timeout", timeout)
+		command.Env, command.Stdout, command.Stderr = append(os.Environ(), asProgram), &stdout, &stderr
+
+		_ = command.Run()
+
+		if code := command.ProcessState.ExitCode(); code != want.code || !strings.Contains(stdout.String(), want.stdout) || !strings.Contains(stderr.String(), want.stderr) {
+			t.Errorf("-timeout %s: exit code %d, output %q, error %q; want %+v", timeout, code, stdout.String(), stderr.String(), want)
+		}
 	}
 }
 

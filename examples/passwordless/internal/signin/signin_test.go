@@ -76,6 +76,11 @@ func TestSignIn_Reload(t *testing.T) {
 	if got := s.browser(t).get(redirect); got.title != "Time is up" {
 		t.Errorf("page of another browser = %q, want Time is up", got.title)
 	}
+	for reason, want := range map[checkflow.Reason]string{checkflow.ReasonInvalid: "This link cannot be used", checkflow.ReasonCodeRejected: "Time is up", checkflow.ReasonNotFound: "Time is up"} {
+		if got := s.browser(t).get(s.url + "/?reason=" + string(reason)); got.title != want {
+			t.Errorf("page for reason %s = %q, want %q", reason, got.title, want)
+		}
+	}
 }
 
 // With the prefix, browsers reject a cookie that another host of the domain sets.
