@@ -79,6 +79,10 @@ func TestServer_FirstTopUpSetsCurrency(t *testing.T) {
 	if got := owner.money("default"); got != "25.500001 GBP" {
 		t.Errorf("balance after a top-up in another currency = %s, want 25.500001 GBP as before", got)
 	}
+	other := newConsoleAPI(t, owner.srv, owner.srv.NewWorkspace("Another payer").Credentials)
+	if got := other.topUp(other.addCard(), "GBP", "25.50").text("top_up_id"); got == first.text("top_up_id") {
+		t.Errorf("the first top-ups of two workspaces share the ID %s", got)
+	}
 }
 
 func TestServer_PaymentMethodCurrency(t *testing.T) {

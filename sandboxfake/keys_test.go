@@ -262,6 +262,9 @@ func TestWithFreshKeys_UniquePerServer(t *testing.T) {
 	if other := keyOf(second); before["n"] == other["n"] || before["kid"] == other["kid"] {
 		t.Error("two servers of one seed share a fresh key or its ID, want different ones")
 	}
+	if first.srv.Credentials().ClientID != second.srv.Credentials().ClientID {
+		t.Error("two servers of one seed have different credentials, want the same ones")
+	}
 	first.srv.RotateKeys()
 	first.srv.Reset()
 	wantEqual(t, before, keyOf(first), "key after Reset differs from the first one")

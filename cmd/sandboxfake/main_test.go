@@ -52,12 +52,12 @@ func TestProgram_FixedKeysAndSeedFlags(t *testing.T) {
 		return a, readFile(t, a.CAFile)
 	}
 
-	first, _ := start("-fixed-keys", "-seed", "7")
+	first, _ := start("-seed", "7")
 	second, _ := start("-fixed-keys", "-seed", "7")
 	other, fixed := start("-fixed-keys")
 	another, fixedToo := start("-fixed-keys")
-	_, fresh := start()
-	_, freshToo := start()
+	random, fresh := start()
+	randomToo, freshToo := start()
 
 	if first.Project != second.Project || first.Workspace != second.Workspace {
 		t.Error("two runs with the same seed have different credentials: configured clients would stop working")
@@ -65,7 +65,7 @@ func TestProgram_FixedKeysAndSeedFlags(t *testing.T) {
 	if first.Token == second.Token {
 		t.Error("two runs with the same seed share a control token: it could be guessed")
 	}
-	if other.Project == another.Project || other.Workspace == another.Workspace {
+	if other.Project == another.Project || other.Workspace == another.Workspace || random.Project == randomToo.Project || random.Workspace == randomToo.Workspace {
 		t.Error("two runs without a seed share credentials, want random ones")
 	}
 	if fixed != fixedToo {

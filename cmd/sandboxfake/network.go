@@ -125,18 +125,23 @@ func (f *flags) forward(server *sandboxfake.Server, failures io.Writer) {
 	if len(f.mappings) == 0 {
 		return
 	}
+	transport := f.forwardTransport()
+	for _, m := range f.mappings {
+		server.Handle(m.host, m.handler(transport, failures))
+	}
+}
+
+// forwardTransport returns the transport of the requests to receivers.
+func (f *flags) forwardTransport() *http.Transport {
 	roots, err := x509.SystemCertPool()
 	if err != nil {
 		roots = x509.NewCertPool()
 	}
 	roots.AppendCertsFromPEM(f.receiverCAs)
-	transport := &http.Transport{
+	return &http.Transport{
 		TLSClientConfig: &tls.Config{RootCAs: roots},
 		// A receiver may close an idle connection while a callback is sent on it.
 		DisableKeepAlives: true,
-	}
-	for _, m := range f.mappings {
-		server.Handle(m.host, m.handler(transport, failures))
 	}
 }
 

@@ -206,7 +206,9 @@ func TestMapping_Timeout(t *testing.T) {
 		var failures tooltest.Buffer
 		disconnected := make(chan struct{})
 		srv := sandboxfake.New(t, sandboxfake.WithInMemory())
-		shop := srv.Handle(m.host, m.handler(&http.Transport{DialContext: silentServer(t, func() { close(disconnected) })}, &failures))
+		transport := new(flags).forwardTransport()
+		transport.DialContext = silentServer(t, func() { close(disconnected) })
+		shop := srv.Handle(m.host, m.handler(transport, &failures))
 		check := must(srv.Client().PhoneChecks.Create(t.Context(), idverify.PhoneCheckParams{PhoneNumber: "447700900012", CallbackURL: shop + "/callbacks"}))(t)
 		began := time.Now()
 
