@@ -39,7 +39,7 @@ func Examine(ctx context.Context, r Receiver) (Report, error) {
 		return Report{}, err
 	}
 	defer r.Keys.end()
-	defer e.restoreKeySet()
+	defer e.removeNewKey()
 	if r.Handler != nil {
 		server := newMemoryServer(r.Handler)
 		defer server.close()

@@ -52,9 +52,8 @@ func (e *examination) createNewKey() (err error) {
 	return nil
 }
 
-// restoreKeySet ends faults and removes the new key.
-func (e *examination) restoreKeySet() {
-	e.Keys.setFault(keySetWorks)
+// removeNewKey removes the new key from the key set.
+func (e *examination) removeNewKey() {
 	if e.newKey != nil {
 		e.Keys.remove(&e.newKey.PublicKey)
 	}
