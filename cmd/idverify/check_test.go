@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"encoding/pem"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -235,6 +236,9 @@ func TestCheckCreate_OutcomeUnknown(t *testing.T) {
 	}
 	found := runProgram(t, env, "", strings.Fields(m[1])...)
 	found.expect(t, exitOK, []string{"ACCEPTED", "…12"}, nil)
+	srv.Inject(sandboxfake.Match{Operation: "phone_check.create"}, sandboxfake.Fault{Drop: true})
+	quoted := runProgram(t, env, "", "check", "create", "-yes", "-reference", "Ann's order", number)
+	quoted.expect(t, exitError, nil, []string{`Next: idverify check list -reference 'Ann'\''s order'` + "\n"})
 	none := runProgram(t, env, "", "check", "list", "-reference", "order-2")
 	none.expect(t, exitOK, []string{"!CHECK ID"}, []string{"No check found. This does not prove that none was created"})
 }
@@ -582,6 +586,35 @@ func TestCheck_HostileValues(t *testing.T) {
 	}
 }
 
+func TestCheckGet_JSON(t *testing.T) {
+	t.Parallel()
+	const id = "2f1f4b0c-1f57-4f7c-9d2c-0f8f6f1d9a11"
+	const body = `{"check_id":"` + id + `","status":"ERROR","phone_number":"447700900012","match":false,"no_sim_change":false,"ttl":120,` +
+		`"charge_amount":2,"charge_currency":"EUR","created_at":"2026-01-02T03:04:05+0000","updated_at":"2026-01-02T03:04:06+0000","network_id":"00101",` +
+		`"error_code":"mno_timeout","reference_id":"order-1","callback_url":"https://shop.example.com/callbacks"}`
+	simCheck := map[string]any{
+		"product": "sim_check", "check_id": id, "status": "ERROR", "phone_number": "…12", "no_sim_change": "unknown", "ttl_seconds": 120.0,
+		"charge_amount": "2", "charge_currency": "EUR", "created_at": "2026-01-02T03:04:05Z", "updated_at": "2026-01-02T03:04:06Z", "network_id": "00101",
+		"error_code": "mno_timeout", "reference_id": "order-1",
+	}
+	subscriberCheck := maps.Clone(simCheck)
+	subscriberCheck["product"], subscriberCheck["match"], subscriberCheck["callback_url"] = "subscriber_check", "unknown", "https://shop.example.com/callbacks"
+	phoneCheck := maps.Clone(subscriberCheck)
+	phoneCheck["product"] = "phone_check"
+	delete(phoneCheck, "no_sim_change")
+	for _, want := range []map[string]any{phoneCheck, simCheck, subscriberCheck} {
+		product := want["product"].(string)
+		srv, env := newService(t)
+		srv.Inject(sandboxfake.Match{Operation: product + ".get"}, sandboxfake.Fault{Status: 200, Body: body})
+
+		got := runProgram(t, env, "", "check", "get", "-json", "-product", product, id)
+
+		if diff := cmp.Diff(want, got.decode(t)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", product, diff)
+		}
+	}
+}
+
 func TestCheckTraces_HidesNumbers(t *testing.T) {
 	t.Parallel()
 	srv, env := newService(t)
@@ -597,6 +630,14 @@ func TestCheckTraces_HidesNumbers(t *testing.T) {
 	run("-json").expect(t, exitOK, []string{"query …12 of", `"msisdn": "…12"`, "!7700"}, nil)
 	run("-json").decode(t)
 	run("-show-numbers").expect(t, exitOK, []string{"(7700) 900-012", "tel:447700900012"}, nil)
+}
+
+func TestReachability_Country(t *testing.T) {
+	t.Parallel()
+
+	got := runProgram(t, nil, "", "reachability", "-fake", "-country", "GB")
+
+	got.expect(t, exitOK, []string{"GB, dialing code 44\n", "sim_check         FULL      Sandbox Mobile (00101)  1 API\n"}, nil)
 }
 
 func TestCheck_NextCommandOfFake(t *testing.T) {

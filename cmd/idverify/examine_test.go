@@ -8,6 +8,7 @@ import (
 	"encoding/xml"
 	"errors"
 	"flag"
+	"fmt"
 	"go/ast"
 	"go/parser"
 	gotoken "go/token"
@@ -451,10 +452,16 @@ func TestExamine_InterruptedWhileWaiting(t *testing.T) {
 	got.expectError(t, exitError, "interrupted before the receiver listened")
 }
 
-func TestExamine_Address(t *testing.T) {
+func TestExamine_AddressAndProbe(t *testing.T) {
 	t.Parallel()
 	hosts := make(chan string, 1000)
+	var probes atomic.Int64
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/probe" {
+			probes.Add(1)
+			fmt.Fprint(w, "1") // effect of each check
+			return
+		}
 		hosts <- r.Host
 		acceptAll(w, r)
 	}))
@@ -465,11 +472,14 @@ func TestExamine_Address(t *testing.T) {
 	u := must(url.Parse(server.URL))(t)
 
 	// The certificate of httptest is valid for example.com.
-	got := runExamine(t.Context(), nil, "-addr", u.Host, "-receiver-ca", ca, "-keys-http", "-only", "callback/changed-match", "https://example.com/callbacks")
+	got := runExamine(t.Context(), nil, "-addr", u.Host, "-receiver-ca", ca, "-keys-http", "-probe", server.URL+"/probe", "-only", "callback/changed-match", "https://example.com/callbacks")
 
 	got.expect(t, exitProblem, nil, []string{"  key set   http://127.0.0.1:", "!CA file", "  host      example.com "})
 	if len(hosts) == 0 || <-hosts != "example.com" {
 		t.Errorf("%d messages, want some with the host example.com", len(hosts))
+	}
+	if probes.Load() == 0 {
+		t.Error("no request to the probe")
 	}
 }
 
