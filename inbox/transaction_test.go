@@ -483,3 +483,22 @@ func recordOrWork(t *testing.T, onResult bool, do func(context.Context, *sql.Tx,
 	result := inbox.Result{Product: idverify.ProductPhoneCheck, CheckID: "check", ReferenceID: "sign-up 1", Status: idverify.StatusCompleted, Match: idverify.VerdictYes}
 	return b, func() { _, _ = b.inbox.Record(t.Context(), result) }
 }
+
+// A commit that hangs ends with the callback: the service waits for the response. The limit is
+// real, because no time passes in a bubble while the database works. On a busy machine, an earlier
+// statement may exceed it, with the same result.
+func TestInbox_CommitHangs(t *testing.T) {
+	t.Parallel()
+	b := newBackend(t, databases[1], &inbox.Options{OnResult: insertEffect})
+	b.exec(t, "CREATE FUNCTION hang() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(30); RETURN NULL; END'")
+	b.exec(t, "CREATE CONSTRAINT TRIGGER hangs AFTER INSERT ON effects DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION hang()")
+	b.plan(t, idverify.ProductPhoneCheck, "r")
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+
+	stored, err := b.inbox.Record(ctx, inbox.Result{Product: idverify.ProductPhoneCheck, CheckID: "check", ReferenceID: "r", Status: idverify.StatusCompleted, Match: idverify.VerdictYes})
+
+	if stored || err == nil {
+		t.Errorf("stored = %v, error = %v, want an error before the commit ends", stored, err)
+	}
+}
