@@ -303,12 +303,12 @@ func (e *examination) digests() dimension {
 func anyDigest(s string) (sum []byte, ok bool) {
 	_, value, _ := strings.Cut(s, "=")
 	value = strings.Trim(value, `:"' `)
-	if sum, err := hex.DecodeString(value); err == nil {
+	if sum, err := hex.DecodeString(value); err == nil && len(sum) == sha256.Size {
 		return sum, true
 	}
 	value = strings.NewReplacer("-", "+", "_", "/", " ", "+").Replace(strings.TrimRight(value, "="))
 	sum, err := base64.RawStdEncoding.DecodeString(value)
-	return sum, err == nil
+	return sum, err == nil && len(sum) == sha256.Size
 }
 
 // Headers in which proxies pass on what they received.
