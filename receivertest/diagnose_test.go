@@ -81,6 +81,7 @@ func TestExamine_NamesTheCause(t *testing.T) {
 		{"another URL", always(http.StatusMovedPermanently, "/callbacks/"), "redirect", "The service does not follow redirects."},
 		{"unknown check", always(http.StatusNotFound, ""), "handler unknown_check", "use a probe with Created"},
 		{"5XX", always(http.StatusBadGateway, ""), "server_error key_set unknown_check", "Look for the reason in the log of the receiver"},
+		{"never ready", always(http.StatusServiceUnavailable, ""), "server_error key_set unknown_check", "Look for the reason in the log of the receiver"},
 		{"rate limit", always(http.StatusTooManyRequests, ""), "rate_limit", "Raise the limit for the examination."},
 	}
 	for _, test := range tests {

@@ -348,6 +348,26 @@ func TestExamine_RateLimitRecovers(t *testing.T) {
 	})
 }
 
+// TestExamine_NotReady examines a receiver that cannot verify messages until it has fetched the key
+// set.
+func TestExamine_NotReady(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := handmadeReceiver(t, "")
+		r.Only = []string{"callback/valid"}
+		next, ready := r.Handler, time.Now().Add(5*time.Second)
+		r.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if time.Now().Before(ready) {
+				w.WriteHeader(http.StatusServiceUnavailable)
+				return
+			}
+			next.ServeHTTP(w, r)
+		})
+
+		wantAllPassed(t, examine(t, r), 1)
+	})
+}
+
 // TestExamine_OneRule examines single rules, which must not depend on others.
 func TestExamine_OneRule(t *testing.T) {
 	t.Parallel()
