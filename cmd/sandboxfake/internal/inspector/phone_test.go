@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/idverify/idverify-go"
+	"github.com/idverify/idverify-go/internal/synctest"
 	"github.com/idverify/idverify-go/sandboxfake"
 )
 
@@ -237,26 +238,30 @@ func TestPhonePage_NotOpen(t *testing.T) {
 
 func TestPhonePage_DoubleTap(t *testing.T) {
 	t.Parallel()
-	s := newShop(t, newServer(t, ""), "v0.1")
-	path := s.create(idverify.ProductPhoneCheck, "447700900012")
-	statuses := make([]int, 4)
+	synctest.Test(t, func(t *testing.T) {
+		s := newShop(t, newServer(t, ""), "v0.1")
+		path := s.create(idverify.ProductPhoneCheck, "447700900012")
+		// With the latency, each tap finds the check open.
+		s.srv.Inject(sandboxfake.Match{Operation: "phone_check.open", Repeat: true}, sandboxfake.Fault{Latency: time.Second})
+		statuses := make([]int, 4)
 
-	var wg sync.WaitGroup
-	for i := range statuses {
-		wg.Go(func() { statuses[i] = s.choose(path, "phone").status })
-	}
-	wg.Wait()
+		var wg sync.WaitGroup
+		for i := range statuses {
+			wg.Go(func() { statuses[i] = s.choose(path, "phone").status })
+		}
+		wg.Wait()
 
-	count := make(map[int]int)
-	for _, status := range statuses {
-		count[status]++
-	}
-	if diff := cmp.Diff(map[int]int{200: 1, 410: 3}, count); diff != "" {
-		t.Errorf("statuses (-want +got):\n%s", diff)
-	}
-	if callbacks, _ := s.results(); len(callbacks) != 1 {
-		t.Errorf("callbacks = %q, want one", callbacks)
-	}
+		count := make(map[int]int)
+		for _, status := range statuses {
+			count[status]++
+		}
+		if diff := cmp.Diff(map[int]int{200: 1, 410: 3}, count); diff != "" {
+			t.Errorf("statuses (-want +got):\n%s", diff)
+		}
+		if callbacks, _ := s.results(); len(callbacks) != 1 {
+			t.Errorf("callbacks = %q, want one", callbacks)
+		}
+	})
 }
 
 func TestPhonePage_Fault(t *testing.T) {
