@@ -117,6 +117,9 @@ func postgresSource(t testing.TB) string {
 	name := fmt.Sprintf("test%d", databaseCount.Add(1))
 	admin := openDB(t, "pgx", server.Source("postgres"))
 	must(admin.ExecContext(t.Context(), "CREATE DATABASE "+name))(t)
+	t.Cleanup(func() { // with -count, the databases would fill the disk
+		must(admin.ExecContext(context.Background(), "DROP DATABASE "+name+" WITH (FORCE)"))(t)
+	})
 	return server.Source(name)
 }
 
