@@ -2,10 +2,10 @@ package otelidverify_test
 
 import (
 	"context"
-	"crypto/tls"
 	"crypto/x509"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"regexp"
 	"strconv"
@@ -87,10 +87,20 @@ func TestClientOption_ErrorTypeOfTransport(t *testing.T) {
 
 func TestClientOption_ErrorTypeOfCertificate(t *testing.T) {
 	t.Parallel()
-	for name, change := range map[string]func(*tls.Config){
-		"unknown authority": func(c *tls.Config) { c.RootCAs = x509.NewCertPool() },
-		"other host":        func(c *tls.Config) { c.ServerName = "other.example.com" },
-		"expired":           func(c *tls.Config) { c.Time = func() time.Time { return time.Now().AddDate(100, 0, 0) } },
+	dialer := func(err error) func(*http.Transport) {
+		return func(t *http.Transport) {
+			t.DialTLSContext = func(context.Context, string, string) (net.Conn, error) { return nil, err }
+		}
+	}
+	for name, change := range map[string]func(*http.Transport){
+		"unknown authority": func(t *http.Transport) { t.TLSClientConfig.RootCAs = x509.NewCertPool() },
+		"other host":        func(t *http.Transport) { t.TLSClientConfig.ServerName = "other.example.com" },
+		"expired": func(t *http.Transport) {
+			t.TLSClientConfig.Time = func() time.Time { return time.Now().AddDate(100, 0, 0) }
+		},
+		"unknown authority, unwrapped": dialer(x509.UnknownAuthorityError{}),
+		"other host, unwrapped":        dialer(x509.HostnameError{Certificate: new(x509.Certificate), Host: "other.example.com"}),
+		"expired, unwrapped":           dialer(x509.CertificateInvalidError{Reason: x509.Expired}),
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -98,7 +108,7 @@ func TestClientOption_ErrorTypeOfCertificate(t *testing.T) {
 			srv := sandboxfake.New(t, sandboxfake.WithInMemory())
 			httpClient := srv.HTTPClient()
 			transport := httpClient.Transport.(*http.Transport).Clone()
-			change(transport.TLSClientConfig)
+			change(transport)
 			httpClient.Transport = transport
 			client := srv.Client(idverify.WithHTTPClient(httpClient), otelidverify.ClientOption(r.providers()...))
 

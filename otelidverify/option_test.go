@@ -10,6 +10,9 @@ import (
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/metric"
 	"go.opentelemetry.io/otel/metric/noop"
+	"go.opentelemetry.io/otel/sdk/instrumentation"
+	"go.opentelemetry.io/otel/sdk/metric/metricdata"
+	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
 
 	"github.com/idverify/idverify-go"
 	"github.com/idverify/idverify-go/otelidverify"
@@ -40,6 +43,40 @@ func (brokenMeter) Int64ObservableGauge(string, ...metric.Int64ObservableGaugeOp
 
 func (brokenMeter) Float64ObservableGauge(string, ...metric.Float64ObservableGaugeOption) (metric.Float64ObservableGauge, error) {
 	return nil, errBroken
+}
+
+func TestClientOption_Instruments(t *testing.T) {
+	t.Parallel()
+	r := newTelemetry()
+	srv := sandboxfake.New(t, sandboxfake.WithInMemory())
+	must(srv.Client(otelidverify.ClientOption(r.providers()...)).PhoneChecks.List(t.Context(), idverify.ListOptions{}))(t)
+	observeInbox(t, r)
+	const name = "github.com/idverify/idverify-go/otelidverify"
+
+	var data metricdata.ResourceMetrics
+	noError(t, r.reader.Collect(t.Context(), &data))
+
+	scopes := []instrumentation.Scope{data.ScopeMetrics[0].Scope, r.recorder.Ended()[0].InstrumentationScope()}
+	for _, scope := range scopes {
+		if scope.Name != name || scope.SchemaURL != semconv.SchemaURL {
+			t.Errorf("scope = %+v, want %s with the schema %s", scope, name, semconv.SchemaURL)
+		}
+	}
+	if len(data.ScopeMetrics) != 1 {
+		t.Errorf("%d scopes of metrics, want one", len(data.ScopeMetrics))
+	}
+	buckets := make(map[string][]float64)
+	for _, m := range r.metrics(t) {
+		if h, ok := m.Data.(metricdata.Histogram[float64]); ok {
+			buckets[m.Name] = h.DataPoints[0].Bounds
+		}
+	}
+	boundaries := []float64{0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10}
+	wantEqual(t, map[string][]float64{
+		"idverify.client.attempt.duration":  boundaries,
+		"idverify.inbox.operation.duration": boundaries,
+		"idverify.inbox.lag":                {0.01, 0.05, 0.1, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 600, 1800, 3600, 7200},
+	}, buckets, "boundaries of the buckets")
 }
 
 // TestClientOption_BrokenMeter is not parallel: it replaces the global error handler.
