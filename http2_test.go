@@ -261,28 +261,28 @@ func TestClient_DeleteAfterLostWrite(t *testing.T) {
 // once.
 func TestClient_ClosedIdleConnection(t *testing.T) {
 	t.Parallel()
-	for _, tt := range []struct {
-		name string
-		kill func(*http2Stream)
-	}{
-		{"GOAWAY", func(s *http2Stream) { s.WriteGoAway(s.id, http2.ErrCodeNo, nil); s.conn.Close() }},
-		{"closed", func(s *http2Stream) { s.conn.Close() }},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
+	for name, goAway := range map[string]bool{"GOAWAY": true, "closed": false} {
+		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+			closed := make(chan struct{}) // by both sides
 			srv := newHTTP2Server(t, withToken(func(s *http2Stream, event http2Event) {
 				switch {
 				case event != requestReceived:
-				case s.method == http.MethodGet:
+				case s.number == 1:
 					s.respond(http.StatusOK, getOperation.response)
-					tt.kill(s)
+					if goAway {
+						s.WriteGoAway(s.id, http2.ErrCodeNo, nil)
+					}
+					s.conn.(*tls.Conn).CloseWrite()
+					io.Copy(io.Discard, s.conn)
+					close(closed)
 				default:
 					s.respond(http.StatusCreated, createOperation.response)
 				}
 			}))
 			c := srv.clients(t, idverify.WithRetry(defaultRetries))
 			noError(t, getOperation.call(t.Context(), c))
-			srv.conns.Wait() // until the client has also closed the connection
+			<-closed
 
 			err := createOperation.call(t.Context(), c)
 
