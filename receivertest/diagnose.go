@@ -30,10 +30,10 @@ func (e *examination) firstValid(ctx context.Context) (outcome, error) {
 	if err != nil {
 		return outcome{}, err
 	}
-	a, err := e.sendValid(ctx, s, nil)
-	if err == nil && a.status == http.StatusServiceUnavailable {
-		// A receiver may not have fetched the key set yet.
-		a, err = e.sendPatiently(ctx, s, e.signed)
+	// The receiver may not have fetched the key set yet.
+	a, err := e.sendPatiently(ctx, s, e.signed)
+	if err == nil && a.status == http.StatusTooManyRequests {
+		a, err = e.sendValid(ctx, s, nil) // waits longer for a rate limit
 	}
 	if err != nil {
 		return outcome{}, err

@@ -81,6 +81,10 @@ func TestExamine_NamesTheCause(t *testing.T) {
 		{"another URL", always(http.StatusMovedPermanently, "/callbacks/"), "redirect", "The service does not follow redirects."},
 		{"unknown check", always(http.StatusNotFound, ""), "handler unknown_check", "use a probe with Created"},
 		{"5XX", always(http.StatusBadGateway, ""), "server_error key_set unknown_check", "Look for the reason in the log of the receiver"},
+		{"503 after verification", func(t *testing.T, k *receivertest.Keys) http.Handler {
+			v := newVerifier(t, k, host, &signature.VerifierOptions{Replay: signature.NewMemoryReplayStore(0)})
+			return v.RequireCallback(always(http.StatusServiceUnavailable, "")(t, k))
+		}, "server_error unknown_check", "Look for the reason in the log of the receiver"},
 		{"never ready", always(http.StatusServiceUnavailable, ""), "server_error key_set unknown_check", "Look for the reason in the log of the receiver"},
 		{"rate limit", always(http.StatusTooManyRequests, ""), "rate_limit", "Raise the limit for the examination."},
 	}
