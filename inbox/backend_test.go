@@ -15,7 +15,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -44,12 +43,12 @@ type database struct {
 // databases are the databases that the tests use.
 var databases = []database{
 	{"SQLite", inbox.SQLite, "sqlite", sqliteSource},
-	{"PostgreSQL", inbox.Postgres, "pgx", postgresSource},
+	{"PostgreSQL", inbox.Postgres, "pgx", postgres.Database},
 }
 
 // serializable is PostgreSQL with another default isolation level.
 var serializable = database{"PostgreSQL, serializable", inbox.Postgres, "pgx", func(t testing.TB) string {
-	source := postgresSource(t)
+	source := postgres.Database(t)
 	makeSerializable(t, openDB(t, "pgx", source))
 	return source
 }}
@@ -79,7 +78,9 @@ func onDatabases(t *testing.T, test func(*testing.T, database), more ...database
 func inBubbles(t *testing.T, test func(*testing.T, database), more ...database) {
 	t.Helper()
 	onDatabases(t, func(t *testing.T, d database) {
-		d.source(t) // starts the server outside of the bubble
+		if d.driver == "pgx" {
+			postgres.Start(t) // outside of the bubble
+		}
 		synctest.Test(t, func(t *testing.T) { test(t, d) })
 	}, more...)
 }
@@ -100,27 +101,12 @@ func sqliteSource(t testing.TB) string {
 }
 
 // postgres is the PostgreSQL server of the tests. Each test has its own database in it.
-var (
-	postgres      pgtest.Shared
-	databaseCount atomic.Int64
-)
+var postgres pgtest.Shared
 
 func TestMain(m *testing.M) {
 	defer postgres.Close()
 	registerCancel()
 	m.Run()
-}
-
-func postgresSource(t testing.TB) string {
-	t.Helper()
-	server := postgres.Start(t)
-	name := fmt.Sprintf("test%d", databaseCount.Add(1))
-	admin := openDB(t, "pgx", server.Source("postgres"))
-	must(admin.ExecContext(t.Context(), "CREATE DATABASE "+name))(t)
-	t.Cleanup(func() { // with -count, the databases would fill the disk
-		must(admin.ExecContext(context.Background(), "DROP DATABASE "+name+" WITH (FORCE)"))(t)
-	})
-	return server.Source(name)
 }
 
 // texts returns the last column of the rows of a query.

@@ -221,7 +221,7 @@ func TestProduction_RetriesStopped(t *testing.T) {
 // through a pool in the mode for PgBouncer.
 func TestProduction_Grants(t *testing.T) {
 	t.Parallel()
-	source := postgresSource(t)
+	source := postgres.Database(t)
 	owner := openDB(t, "pgx", source)
 	noError(t, inbox.Migrate(t.Context(), owner, inbox.Postgres))
 	grants := regexp.MustCompile("(?s)```sql\n(.*?)```").FindStringSubmatch(page(t, "docs/production.md"))

@@ -67,7 +67,7 @@ func TestNew_Settings(t *testing.T) {
 
 func TestNew_SynchronousCommit(t *testing.T) {
 	t.Parallel()
-	source := postgresSource(t)
+	source := postgres.Database(t)
 	noError(t, inbox.Migrate(t.Context(), openDB(t, "pgx", source), inbox.Postgres))
 	for setting, want := range map[string]error{"off": inbox.ErrSettings, "on": nil, "local": nil} {
 		_, err := inbox.New(t.Context(), openDB(t, "pgx", source+" synchronous_commit="+setting), inbox.Postgres, nil)

@@ -91,7 +91,7 @@ func (serverError) SQLState() string { return "28000" }
 // The database is reached by TCP until its connections are closed.
 func TestOptions_LoggerOmitsPostgresAddress(t *testing.T) {
 	t.Parallel()
-	source := postgresSource(t)
+	source := postgres.Database(t)
 	socket := strings.TrimPrefix(strings.Fields(source)[0], "host=")
 	listener := must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	var mu sync.Mutex

@@ -320,7 +320,7 @@ func TestInbox_IsolationLevels(t *testing.T) {
 // Serialization failures and deadlocks of OnResult are not failures of the callback.
 func TestHandler_Conflicts(t *testing.T) {
 	t.Parallel()
-	postgresSource(t) // starts the server outside of the bubble
+	postgres.Start(t) // outside of the bubble
 	synctest.Test(t, func(t *testing.T) {
 		var calls, conflicts int
 		var state string

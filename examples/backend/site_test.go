@@ -15,7 +15,6 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -30,10 +29,7 @@ import (
 const host = "shop.sandbox.test"
 
 // postgres is the database server of the tests. Each test has its own database in it.
-var (
-	postgres      pgtest.Shared
-	databaseCount atomic.Int64
-)
+var postgres pgtest.Shared
 
 func TestMain(m *testing.M) {
 	defer postgres.Close()
@@ -74,7 +70,7 @@ func prepareSite(t *testing.T) *site {
 	s.env = map[string]string{
 		"LISTEN":                    "127.0.0.1:0",
 		"PUBLIC_URL":                "https://" + host + "/api",
-		"DATABASE_URL":              newDatabase(t),
+		"DATABASE_URL":              postgres.Database(t),
 		"IDVERIFY_BASE_URL":         s.service.URL(),
 		"IDVERIFY_CREDENTIALS_FILE": filepath.Join(dir, "credentials.json"),
 		"IDVERIFY_CA_FILE":          filepath.Join(dir, "ca.pem"),
@@ -89,17 +85,6 @@ func prepareSite(t *testing.T) *site {
 func (s *site) setCredentials(t *testing.T, c idverify.Credentials) {
 	t.Helper()
 	writeFile(t, s.env["IDVERIFY_CREDENTIALS_FILE"], fmt.Sprintf(`{"client_id": %q, "client_secret": %q}`, c.ClientID, c.ClientSecret.Reveal()))
-}
-
-// newDatabase returns the URL of an empty database.
-func newDatabase(t *testing.T) string {
-	t.Helper()
-	server := postgres.Start(t)
-	admin := must(pgx.Connect(t.Context(), server.Source("postgres")))(t)
-	defer admin.Close(t.Context())
-	name := fmt.Sprintf("test%d", databaseCount.Add(1))
-	must(admin.Exec(t.Context(), "CREATE DATABASE "+name))(t)
-	return server.Source(name)
 }
 
 func writeFile(t *testing.T, name, text string) {

@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 
@@ -22,9 +23,10 @@ import (
 
 // Shared is a server for all tests of a package. TestMain must close it.
 type Shared struct {
-	once   sync.Once // guards the fields below
-	server *Server
-	err    error
+	databases atomic.Int64
+	once      sync.Once // guards the fields below
+	server    *Server
+	err       error
 }
 
 // Start returns the server. The first test starts it, with an empty data directory. Without
@@ -37,6 +39,30 @@ func (s *Shared) Start(t testing.TB) *Server {
 		t.Fatal(s.err)
 	}
 	return s.server
+}
+
+// Database returns the data source name of a new database, which the end of the test drops: with
+// -count, the databases would otherwise fill the disk.
+func (s *Shared) Database(t testing.TB) string {
+	t.Helper()
+	server := s.Start(t)
+	name := fmt.Sprintf("test%d", s.databases.Add(1))
+	run := func(command string) error {
+		output, err := server.shell(command + " -h $PWD -U test " + name).CombinedOutput()
+		if err != nil {
+			return fmt.Errorf("%s: %w\n%s", command, err, output)
+		}
+		return nil
+	}
+	if err := run("createdb"); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := run("dropdb --force"); err != nil {
+			t.Log(err)
+		}
+	})
+	return server.Source(name)
 }
 
 // Close stops the server, if a test has started it, and removes its data.
