@@ -2,7 +2,9 @@ package otelidverify_test
 
 import (
 	"context"
+	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -101,6 +103,7 @@ func TestClientOption_ErrorTypeOfCertificate(t *testing.T) {
 		"unknown authority, unwrapped": dialer(x509.UnknownAuthorityError{}),
 		"other host, unwrapped":        dialer(x509.HostnameError{Certificate: new(x509.Certificate), Host: "other.example.com"}),
 		"expired, unwrapped":           dialer(x509.CertificateInvalidError{Reason: x509.Expired}),
+		"other reason":                 dialer(&tls.CertificateVerificationError{Err: errors.New("other")}),
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -45,7 +45,7 @@ func (brokenMeter) Float64ObservableGauge(string, ...metric.Float64ObservableGau
 	return nil, errBroken
 }
 
-func TestClientOption_Instruments(t *testing.T) {
+func TestInstruments_ScopeAndBuckets(t *testing.T) {
 	t.Parallel()
 	r := newTelemetry()
 	srv := sandboxfake.New(t, sandboxfake.WithInMemory())
@@ -56,17 +56,17 @@ func TestClientOption_Instruments(t *testing.T) {
 	var data metricdata.ResourceMetrics
 	noError(t, r.reader.Collect(t.Context(), &data))
 
+	if len(data.ScopeMetrics) != 1 {
+		t.Fatalf("%d scopes of metrics, want one", len(data.ScopeMetrics))
+	}
 	scopes := []instrumentation.Scope{data.ScopeMetrics[0].Scope, r.recorder.Ended()[0].InstrumentationScope()}
 	for _, scope := range scopes {
 		if scope.Name != name || scope.SchemaURL != semconv.SchemaURL {
 			t.Errorf("scope = %+v, want %s with the schema %s", scope, name, semconv.SchemaURL)
 		}
 	}
-	if len(data.ScopeMetrics) != 1 {
-		t.Errorf("%d scopes of metrics, want one", len(data.ScopeMetrics))
-	}
 	buckets := make(map[string][]float64)
-	for _, m := range r.metrics(t) {
+	for _, m := range data.ScopeMetrics[0].Metrics {
 		if h, ok := m.Data.(metricdata.Histogram[float64]); ok {
 			buckets[m.Name] = h.DataPoints[0].Bounds
 		}
@@ -76,7 +76,7 @@ func TestClientOption_Instruments(t *testing.T) {
 		"idverify.client.attempt.duration":  boundaries,
 		"idverify.inbox.operation.duration": boundaries,
 		"idverify.inbox.lag":                {0.01, 0.05, 0.1, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 600, 1800, 3600, 7200},
-	}, buckets, "boundaries of the buckets")
+	}, buckets, "bucket boundaries")
 }
 
 // TestClientOption_BrokenMeter is not parallel: it replaces the global error handler.

@@ -130,7 +130,7 @@ func TestStores_RedisUnavailable(t *testing.T) {
 		{"silent", silentClient(t), time.Millisecond, "no response from Redis within 1ms (Options.Timeout)"},
 		{"closed", closed, time.Minute, "redis: client is closed"},
 		{"node of a cluster", failingClient(t, redisError("MOVED 3999 10.0.0.7:6381")), time.Minute, "server belongs to a cluster (use a ClusterClient)"},
-		{"node of a cluster with a slot that moves", failingClient(t, redisError("ASK 3999 10.0.0.7:6381")), time.Minute, "server belongs to a cluster (use a ClusterClient)"},
+		{"node of a cluster, slot migrating", failingClient(t, redisError("ASK 3999 10.0.0.7:6381")), time.Minute, "server belongs to a cluster (use a ClusterClient)"},
 		{"unknown host", failingClient(t, &net.DNSError{Err: "no such host", Name: "redis.internal"}), time.Minute, "host lookup failed: no such host"},
 		{"unreachable cluster", cluster, time.Minute, "host lookup failed: no such host"},
 		{"loading", failingClient(t, redisError("LOADING Redis is loading the dataset in memory")), time.Minute, "LOADING Redis is loading the dataset in memory"},
