@@ -32,7 +32,7 @@ type connection struct {
 // -timeout.
 func newConnection(p *program, flags *flag.FlagSet, timeout time.Duration) *connection {
 	c := &connection{program: p}
-	flags.BoolVar(&c.fake, "fake", false, "use a fake of the service in this process, with a few checks, instead of the service of the environment")
+	flags.BoolVar(&c.fake, "fake", false, "use a fake of the service in this process, which has example checks, instead of the service of the environment")
 	flags.BoolVar(&c.json, "json", false, "print one JSON document")
 	flags.DurationVar(&c.timeout, "timeout", timeout, "stop after this `duration`; 0 for no limit")
 	return c
