@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	idverify "github.com/idverify/idverify-go"
+	"github.com/idverify/idverify-go/internal/synctest"
 	"github.com/idverify/idverify-go/internal/wire"
 	"github.com/idverify/idverify-go/sandboxfake"
 	"github.com/idverify/idverify-go/signature"
@@ -172,22 +173,24 @@ func TestVerdict_SandboxOutcomes(t *testing.T) {
 		for ending := range strings.FieldsSeq(tt.endings) {
 			t.Run(ending, func(t *testing.T) {
 				t.Parallel()
-				s, number := newVerdictShop(t), "4477009001"+ending
+				synctest.Test(t, func(t *testing.T) { // a busy machine must not exceed the time limit of a callback
+					s, number := newVerdictShop(t), "4477009001"+ending
 
-				sim := must(s.client.SIMChecks.Create(t.Context(), idverify.SIMCheckParams{PhoneNumber: number}))(t)
-				phone := s.openPhoneCheck(t, number)
-				subscriber := s.openSubscriberCheck(t, number)
+					sim := must(s.client.SIMChecks.Create(t.Context(), idverify.SIMCheckParams{PhoneNumber: number}))(t)
+					phone := s.openPhoneCheck(t, number)
+					subscriber := s.openSubscriberCheck(t, number)
 
-				if got := sim.NoSIMChange.String(); got != tt.sim {
-					t.Errorf("SIMCheck %s: NoSIMChange = %s, want %s", sim.Status, got, tt.sim)
-				}
-				if got := fmt.Sprint(phone.Match, " ", phone.NoSIMChange); got != tt.phone+" unknown" {
-					t.Errorf("PhoneCheck %s: verdicts = %s, want %s unknown", phone.Status, got, tt.phone)
-				}
-				if got := fmt.Sprint(subscriber.Match, " ", subscriber.NoSIMChange); got != tt.subscriber {
-					t.Errorf("SubscriberCheck %s: verdicts = %s, want %s", subscriber.Status, got, tt.subscriber)
-				}
-				s.compareRead(t, phone, subscriber)
+					if got := sim.NoSIMChange.String(); got != tt.sim {
+						t.Errorf("SIMCheck %s: NoSIMChange = %s, want %s", sim.Status, got, tt.sim)
+					}
+					if got := fmt.Sprint(phone.Match, " ", phone.NoSIMChange); got != tt.phone+" unknown" {
+						t.Errorf("PhoneCheck %s: verdicts = %s, want %s unknown", phone.Status, got, tt.phone)
+					}
+					if got := fmt.Sprint(subscriber.Match, " ", subscriber.NoSIMChange); got != tt.subscriber {
+						t.Errorf("SubscriberCheck %s: verdicts = %s, want %s", subscriber.Status, got, tt.subscriber)
+					}
+					s.compareRead(t, phone, subscriber)
+				})
 			})
 		}
 	}
@@ -195,20 +198,22 @@ func TestVerdict_SandboxOutcomes(t *testing.T) {
 
 func TestVerdict_Expired(t *testing.T) {
 	t.Parallel()
-	s := newVerdictShop(t)
-	for _, number := range []string{"447700900112", "447700900113"} {
-		check := must(s.client.PhoneChecks.Create(t.Context(), idverify.PhoneCheckParams{PhoneNumber: number, CallbackURL: s.callbackURL}))(t)
-		if got := check.Match; got != idverify.VerdictUnknown {
-			t.Errorf("ACCEPTED check of %s: Match = %s, want unknown", number, got)
-		}
+	synctest.Test(t, func(t *testing.T) {
+		s := newVerdictShop(t)
+		for _, number := range []string{"447700900112", "447700900113"} {
+			check := must(s.client.PhoneChecks.Create(t.Context(), idverify.PhoneCheckParams{PhoneNumber: number, CallbackURL: s.callbackURL}))(t)
+			if got := check.Match; got != idverify.VerdictUnknown {
+				t.Errorf("ACCEPTED check of %s: Match = %s, want unknown", number, got)
+			}
 
-		noError(t, s.srv.Advance(t.Context(), 3*time.Minute))
-		c := s.next(t)
+			noError(t, s.srv.Advance(t.Context(), 3*time.Minute))
+			c := s.next(t)
 
-		if c.Status != idverify.StatusExpired || c.Match != idverify.VerdictUnknown || c.NoSIMChange != idverify.VerdictUnknown {
-			t.Errorf("callback %s: verdicts = %s and %s, want EXPIRED with unknown", c.Status, c.Match, c.NoSIMChange)
+			if c.Status != idverify.StatusExpired || c.Match != idverify.VerdictUnknown || c.NoSIMChange != idverify.VerdictUnknown {
+				t.Errorf("callback %s: verdicts = %s and %s, want EXPIRED with unknown", c.Status, c.Match, c.NoSIMChange)
+			}
 		}
-	}
+	})
 }
 
 // verdictShop is a backend that receives callbacks of a fake.
