@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"crypto/tls"
@@ -153,26 +154,34 @@ const forwardTimeout = 30 * time.Second
 // the service sent, with the headers that a proxy in front of it adds. If the receiver is down or
 // drops the connection, so does the handler.
 func (m mapping) handler(transport *http.Transport, failures io.Writer) http.Handler {
-	proxy := &httputil.ReverseProxy{
-		Transport: transport,
-		Rewrite: func(r *httputil.ProxyRequest) {
-			r.Out.URL.Scheme, r.Out.URL.Host = m.target.Scheme, m.target.Host
-			// The signature covers the Host, which stays, and the query, which ReverseProxy
-			// normalizes.
-			r.Out.URL.RawQuery = r.In.URL.RawQuery
-			r.SetXForwarded()
-		},
-		ErrorHandler: func(_ http.ResponseWriter, r *http.Request, err error) {
-			if r.Context().Err() == nil {
-				fmt.Fprintf(failures, "%s sandboxfake: -map: no response from the receiver of %s: %s\n", time.Now().Format("15:04:05.000"), m.host, rootCause(err))
-			}
-			panic(http.ErrAbortHandler)
-		},
-		ErrorLog: log.New(io.Discard, "", 0),
-	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		ctx, cancel := context.WithTimeout(r.Context(), forwardTimeout)
+		// The transport sends the header and a body in memory in one write. A receiver may respond and
+		// close the connection before it has read the body, and a second write would then fail.
+		body, err := io.ReadAll(r.Body)
+		service, ctx, forwarded := r.Context(), r.Context(), io.Reader(bytes.NewReader(body))
+		if err != nil { // the service has disconnected; a truncated body in memory would not be sent
+			ctx, forwarded = context.WithoutCancel(ctx), io.MultiReader(forwarded)
+		}
+		ctx, cancel := context.WithTimeout(ctx, forwardTimeout)
 		defer cancel()
+		proxy := &httputil.ReverseProxy{
+			Transport: transport,
+			Rewrite: func(r *httputil.ProxyRequest) {
+				r.Out.URL.Scheme, r.Out.URL.Host = m.target.Scheme, m.target.Host
+				// The signature covers the Host, which stays, and the query, which ReverseProxy
+				// normalizes.
+				r.Out.URL.RawQuery = r.In.URL.RawQuery
+				r.SetXForwarded()
+				r.Out.Body = io.NopCloser(forwarded)
+			},
+			ErrorHandler: func(_ http.ResponseWriter, _ *http.Request, err error) {
+				if service.Err() == nil {
+					fmt.Fprintf(failures, "%s sandboxfake: -map: no response from the receiver of %s: %s\n", time.Now().Format("15:04:05.000"), m.host, rootCause(err))
+				}
+				panic(http.ErrAbortHandler)
+			},
+			ErrorLog: log.New(io.Discard, "", 0),
+		}
 		proxy.ServeHTTP(promptWriter{w}, r.WithContext(ctx))
 	})
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"crypto/tls"
@@ -184,6 +185,9 @@ func TestProgram_MapSameResult(t *testing.T) {
 			if row.receiver == nil && !strings.Contains(p.log.String(), "sandboxfake: -map: no response from the receiver of shop.example.com: connection refused\n") {
 				t.Errorf("the log does not say why the deliveries failed (%v):\n%s", errors, p.log.String())
 			}
+			if row.fault != "" && strings.Contains(p.log.String(), "-map:") {
+				t.Errorf("the log names a failure of the receiver, want none: it has responded, or the service disconnected:\n%s", p.log.String())
+			}
 		})
 	}
 }
@@ -202,24 +206,57 @@ func (a announced) firstAttempt(t *testing.T, callbackURL string) map[string]any
 func TestMapping_Timeout(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		m := must(parseMapping("shop.example.com=127.0.0.1:3000"))(t)
-		var failures tooltest.Buffer
 		disconnected := make(chan struct{})
-		srv := sandboxfake.New(t, sandboxfake.WithInMemory())
-		transport := new(flags).forwardTransport()
-		transport.DialContext = silentServer(t, func() { close(disconnected) })
-		shop := srv.Handle(m.host, m.handler(transport, &failures))
-		check := must(srv.Client().PhoneChecks.Create(t.Context(), idverify.PhoneCheckParams{PhoneNumber: "447700900012", CallbackURL: shop + "/callbacks"}))(t)
 		began := time.Now()
 
-		must(srv.Device().Open(t.Context(), check.CheckURL))(t)
-		delivery, err := srv.WaitDelivery(t.Context(), func(d sandboxfake.Delivery) bool { return d.Done })
+		delivery, failures := deliverMapped(t, silentServer(t, func() { close(disconnected) }))
 		<-disconnected
 
-		if waited := time.Since(began); err != nil || waited != 10*time.Second || delivery.Attempts[0].Result != sandboxfake.ResultTimedOut || failures.String() != "" {
-			t.Errorf("%v after %v: delivery = %+v, log %q, want a timeout after 10 s and no failure of the receiver", err, waited, delivery, failures.String())
+		if waited := time.Since(began); waited != 10*time.Second || delivery.Attempts[0].Result != sandboxfake.ResultTimedOut || failures != "" {
+			t.Errorf("delivery = %+v after %v, log %q, want a timeout after 10 s and no failure of the receiver", delivery, waited, failures)
 		}
 	})
+}
+
+// A receiver may respond and close the connection before it has read the body, for example if the
+// path is unknown. A second write would then fail.
+func TestMapping_OneWrite(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		delivery, failures := deliverMapped(t, func(context.Context, string, string) (net.Conn, error) {
+			client, receiver := net.Pipe()
+			go func() {
+				defer receiver.Close()
+				first := make([]byte, 8<<10)
+				n, _ := receiver.Read(first)
+				if bytes.Contains(first[:n], []byte("\r\n\r\n{")) {
+					io.WriteString(receiver, "HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n")
+				}
+			}()
+			return client, nil
+		})
+
+		if status := delivery.Attempts[0].Status; status != http.StatusNotFound || failures != "" {
+			t.Errorf("status %d, log %q, want 404: the header and the body in one write", status, failures)
+		}
+	})
+}
+
+// deliverMapped delivers a callback through a mapping whose connections dial returns, and returns
+// the delivery and the log.
+func deliverMapped(t *testing.T, dial dialFunc) (sandboxfake.Delivery, string) {
+	t.Helper()
+	m := must(parseMapping("shop.example.com=127.0.0.1:3000"))(t)
+	var failures tooltest.Buffer
+	srv := sandboxfake.New(t, sandboxfake.WithInMemory())
+	transport := new(flags).forwardTransport()
+	transport.DialContext = dial
+	shop := srv.Handle(m.host, m.handler(transport, &failures))
+	check := must(srv.Client().PhoneChecks.Create(t.Context(), idverify.PhoneCheckParams{PhoneNumber: "447700900012", CallbackURL: shop + "/callbacks"}))(t)
+	must(srv.Device().Open(t.Context(), check.CheckURL))(t)
+	delivery := must(srv.WaitDelivery(t.Context(), func(d sandboxfake.Delivery) bool { return d.Done }))(t)
+	synctest.Wait() // until the handler has logged everything
+	return delivery, failures.String()
 }
 
 func TestProgram_MapToTLS(t *testing.T) {
