@@ -155,8 +155,9 @@ const forwardTimeout = 30 * time.Second
 // drops the connection, so does the handler.
 func (m mapping) handler(transport *http.Transport, failures io.Writer) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		// The transport sends the header and a body in memory in one write. A receiver may respond and
-		// close the connection before it has read the body, and a second write would then fail.
+		// The transport sends the header and a body in memory in one write if both fit into its buffer.
+		// A receiver may respond and close the connection before it has read the body, and a second
+		// write would then fail.
 		body, err := io.ReadAll(r.Body)
 		service, ctx, forwarded := r.Context(), r.Context(), io.Reader(bytes.NewReader(body))
 		if err != nil { // the service has disconnected; a truncated body in memory would not be sent
@@ -172,7 +173,9 @@ func (m mapping) handler(transport *http.Transport, failures io.Writer) http.Han
 				// normalizes.
 				r.Out.URL.RawQuery = r.In.URL.RawQuery
 				r.SetXForwarded()
-				r.Out.Body = io.NopCloser(forwarded)
+				if r.Out.Body != nil {
+					r.Out.Body = io.NopCloser(forwarded)
+				}
 			},
 			ErrorHandler: func(_ http.ResponseWriter, _ *http.Request, err error) {
 				if service.Err() == nil {
